@@ -12,11 +12,11 @@
 typedef int32_t berth_status;
 
 #define BERTH_OK               ((berth_status)0)
-#define BERTH_INVALID_ARGUMENT ((berth_status)1)  // the caller's value is wrong, whatever the state
-#define BERTH_NOT_FOUND        ((berth_status)2)  // a name, file or entry does not exist
-#define BERTH_ALREADY_EXISTS   ((berth_status)3)  // the name is taken and `replace` was not given
-#define BERTH_UNSUPPORTED      ((berth_status)4)  // valid, but this build, device or slot lacks it
-#define BERTH_DECLINED         ((berth_status)5)  // a platform's normal answer: no such hardware here
+#define BERTH_INVALID_ARGUMENT ((berth_status)1) // the caller's value is wrong, whatever the state
+#define BERTH_NOT_FOUND        ((berth_status)2) // a name, file or entry does not exist
+#define BERTH_ALREADY_EXISTS   ((berth_status)3) // the name is taken and `replace` was not given
+#define BERTH_UNSUPPORTED      ((berth_status)4) // valid, but this build, device or slot lacks it
+#define BERTH_DECLINED         ((berth_status)5) // a platform's normal answer: no such hardware here
 #define BERTH_WRONG_STATE      ((berth_status)6)  // right call, wrong moment (lifecycle, phase)
 #define BERTH_OUT_OF_MEMORY    ((berth_status)7)  // host or device memory, or a stated limit
 #define BERTH_UNAVAILABLE      ((berth_status)8)  // a device or service that should answer does not
@@ -27,7 +27,7 @@ typedef int32_t berth_status;
 #define BERTH_INTERNAL         ((berth_status)13) // a defect in berth or in a plugin
 
 #if defined(__GNUC__)
-#define BERTH_MUST_CHECK __attribute__((warn_unused_result))
+#define BERTH_MUST_CHECK                  __attribute__((warn_unused_result))
 #define BERTH_PRINTF(format_index, first) __attribute__((format(printf, format_index, first)))
 #else
 #define BERTH_MUST_CHECK

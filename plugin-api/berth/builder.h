@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// The graph builder that models and layers write to. All of it runs at start-up, on the main
+// thread.
+//
+// A builder is sticky: after the first failure every call does nothing and returns the invalid
+// value, and the host reports that first failure; code that builds therefore checks nothing. Values
+// are ids, valid until the build ends. Strings are copied.
+#ifndef BERTH_BUILDER_H
+#define BERTH_BUILDER_H
+
+#include <berth/host.h>
+#include <berth/op.h>
+#include <berth/status.h>
+#include <berth/types.h>
+
+#include <stdarg.h>
+
+typedef uint32_t berth_value;
+#define BERTH_VALUE_NONE ((berth_value)0)
+
+// One use of an op or of a layer.
+typedef struct berth_call {
+    uint64_t size;
+    const char *name; // op id or class name; layer class
+    const char
+        *prefix; // name of this piece of the model, "model.layers.0.mlp"; parameters begin with it
+    const berth_value *inputs; // BERTH_VALUE_NONE: absent
+    uint64_t input_count;
+    const berth_attribute *const *attributes; // any order, unknown names are refused
+    uint64_t attribute_count;
+    berth_value *outputs; // where results go; NULL when only the first is wanted
+    uint64_t output_count;
+    uint64_t enforce_enable; // ops: 1 wins over custom_ops
+} berth_call;
+
+// A part of a stacked parameter, along its output dimension.
+typedef struct berth_shard {
+    uint64_t size;
+    const char *id; // "q", "k", "v", "0", "1": what the model's weight rules name
+    int64_t offset;
+    int64_t extent;
+} berth_shard;
+
+// A weight, loaded from the checkpoint tensor of the same name (after the model's weight rules).
+typedef struct berth_parameter {
+    uint64_t size;
+    const char *name;
+    const char *alias; // a second name it may be stored under (tied embeddings), or NULL
+    const int64_t *shape;
+    uint64_t ndim;
+    uint64_t is_vector; // 1: converted to the activation dtype at load; 0: kept as stored
+    int64_t output_dim; // dimension that shards split, -1: none
+    int64_t input_dim;  // dimension that input-parallel ranks split, -1: none
+    const berth_shard *const *shards;
+    uint64_t shard_count;
+} berth_parameter;
+
+// The KV cache of an attention layer, declared before the node that uses it.
+typedef struct berth_kv_cache {
+    uint64_t size;
+    const char *layer; // equals the prefix of the call
+    int64_t num_heads;
+    int64_t num_kv_heads;
+    int64_t head_size;
+    int64_t sliding_window; // 0: none
+} berth_kv_cache;
+
+// y = x W^T + b, by way of the layer's quantization method.
+typedef struct berth_linear {
+    uint64_t size;
+    const char *prefix; // "model.layers.0.self_attn.qkv_proj"
+    const char *alias;  // prefix of a second place the weight may be stored at, or NULL
+    int64_t input_size;
+    int64_t output_size; // all shards together
+    const berth_shard *const *shards;
+    uint64_t shard_count;
+    uint64_t has_bias;
+    const char *layer_class; // "QKVParallelLinear", for rules that depend on it
+} berth_linear;
+
+typedef struct berth_model_description {
+    uint64_t size;
+    int64_t vocab_size;
+    int64_t hidden_size;
+    int64_t max_model_len;
+    int64_t layer_count;
+} berth_model_description;
+
+typedef struct berth_builder berth_builder;
+struct berth_builder {
+    uint64_t size;
+    const berth_host *host;
+    const berth_json *config; // config.json in the transformers-5 form, whatever the checkpoint has
+    void *context;            // the host's own
+
+    // Sizes the host needs; once per model.
+    void (*describe)(berth_builder *builder, const berth_model_description *description);
+    // An array of the batch: "token_ids", "positions", "logits_rows".
+    berth_value (*input)(berth_builder *builder, const char *name);
+    berth_value (*parameter)(berth_builder *builder, const berth_parameter *parameter);
+    void (*kv_cache)(berth_builder *builder, const berth_kv_cache *cache);
+    // A node; returns the first output.
+    berth_value (*op)(berth_builder *builder, const berth_call *call);
+    // Builds the registered layer of that class (or its replacement); returns the first output.
+    berth_value (*layer)(berth_builder *builder, const berth_call *call);
+    // create_weights and apply of the quantization method that the layer's prefix gets.
+    berth_value (*linear)(berth_builder *builder, const berth_linear *linear, berth_value x);
+    // Views, no kernel: `length` elements of a dimension from `start`; the same elements in a new
+    // shape.
+    berth_value (*slice)(berth_builder *builder, berth_value value, uint64_t dim, int64_t start,
+                         int64_t length);
+    berth_value (*reshape)(berth_builder *builder, berth_value value, const berth_dim *dims,
+                           uint64_t ndim);
+    void (*output)(berth_builder *builder, const char *name, berth_value value);
+    // The type of a value; after a failure a type of rank 0. Never NULL.
+    const berth_value_type *(*type)(berth_builder *builder, berth_value value);
+    // A copy of the text that lives as long as the build.
+    const char *(*intern)(berth_builder *builder, const char *text, uint64_t length);
+    // Ends the build with this status; the first call wins.
+    void (*fail)(berth_builder *builder, berth_status status, const char *text, uint64_t length);
+    uint64_t (*has_failed)(const berth_builder *builder);
+};
+
+// ---- calls as one expression --------------------------------------------------------------------
+
+//   y = BERTH_EMIT(b, "rms_norm", .prefix = name, BERTH_INPUTS(x, weight),
+//                  BERTH_ATTRIBUTES(BERTH_F64("eps", eps)));
+#define BERTH_EMIT(builder, op_name, ...)                                                          \
+    (builder)->op((builder),                                                                       \
+                  &(const berth_call){.size = sizeof(berth_call), .name = (op_name), __VA_ARGS__})
+#define BERTH_LAYER(builder, class_name, ...)                                                      \
+    (builder)->layer(                                                                              \
+        (builder),                                                                                 \
+        &(const berth_call){.size = sizeof(berth_call), .name = (class_name), __VA_ARGS__})
+#define BERTH_INPUTS(...)                                                                          \
+    .inputs = (const berth_value[]){__VA_ARGS__},                                                  \
+    .input_count = sizeof((berth_value[]){__VA_ARGS__}) / sizeof(berth_value)
+#define BERTH_OUTPUTS(array) .outputs = (array), .output_count = sizeof(array) / sizeof((array)[0])
+#define BERTH_ATTRIBUTES(...)                                                                      \
+    .attributes = (const berth_attribute *const[]){__VA_ARGS__},                                   \
+    .attribute_count =                                                                             \
+        sizeof((const berth_attribute *const[]){__VA_ARGS__}) / sizeof(berth_attribute *)
+#define BERTH_ATTRIBUTE_(attribute_name, attribute_kind, ...)                                      \
+    &(const berth_attribute) {                                                                     \
+        .size = sizeof(berth_attribute), .name = (attribute_name), .kind = (attribute_kind),       \
+        __VA_ARGS__                                                                                \
+    }
+#define BERTH_I64(name, value)  BERTH_ATTRIBUTE_((name), BERTH_ATTRIBUTE_I64, .i64 = (value))
+#define BERTH_F64(name, value)  BERTH_ATTRIBUTE_((name), BERTH_ATTRIBUTE_F64, .f64 = (value))
+#define BERTH_BOOL(name, value) BERTH_ATTRIBUTE_((name), BERTH_ATTRIBUTE_BOOL, .i64 = (value))
+#define BERTH_TEXT(name, value) BERTH_ATTRIBUTE_((name), BERTH_ATTRIBUTE_STR, .str = (value))
+#define BERTH_I64S(name, values, n)                                                                \
+    BERTH_ATTRIBUTE_((name), BERTH_ATTRIBUTE_I64S, .i64s = (values), .count = (n))
+
+// ---- helpers over the slots above ---------------------------------------------------------------
+
+// A failure with a formatted text of at most 511 bytes.
+BERTH_PRINTF(3, 4)
+static inline void berth_build_fail(berth_builder *builder, berth_status status, const char *format,
+                                    ...) {
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    const int written = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    builder->fail(builder, status, text, berth_plugin_length_(written));
+}
+
+// A formatted name of at most 255 bytes: berth_build_name(b, "%s.%d", prefix, i).
+BERTH_PRINTF(2, 3)
+static inline const char *berth_build_name(berth_builder *builder, const char *format, ...) {
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    const int written = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    const uint64_t length = written < 0 ? 0 : written > 255 ? 255 : (uint64_t)written;
+    return builder->intern(builder, text, length);
+}
+
+static inline const berth_attribute *berth_call_find(const berth_call *call, const char *name) {
+    for (uint64_t i = 0; i < call->attribute_count; ++i) {
+        const char *a = call->attributes[i]->name;
+        const char *b = name;
+        while (*a && *a == *b) {
+            ++a;
+            ++b;
+        }
+        if (*a == *b) {
+            return call->attributes[i];
+        }
+    }
+    return NULL;
+}
+
+// Attributes of a layer's call; an absent one gives the fallback.
+static inline int64_t berth_call_i64(const berth_call *call, const char *name, int64_t fallback) {
+    const berth_attribute *found = berth_call_find(call, name);
+    return found ? found->i64 : fallback;
+}
+static inline double berth_call_f64(const berth_call *call, const char *name, double fallback) {
+    const berth_attribute *found = berth_call_find(call, name);
+    return found ? found->f64 : fallback;
+}
+static inline const char *berth_call_str(const berth_call *call, const char *name,
+                                         const char *fallback) {
+    const berth_attribute *found = berth_call_find(call, name);
+    return found ? found->str : fallback;
+}
+
+// Numbers of config.json. A count lies in 1 .. 2^31 - 1; absent without a fallback, out of range or
+// of another type fails the build naming the key. A fallback is used when the key is absent or
+// null.
+#define BERTH_CONFIG_COUNT_MAX INT64_C(2147483647)
+static inline int64_t berth_config_count_or(berth_builder *builder, const char *path,
+                                            int64_t fallback) {
+    int64_t value = 0;
+    const berth_status status = builder->host->json_get_i64(builder->config, path, &value);
+    if (status == BERTH_NOT_FOUND && fallback > 0) {
+        return fallback;
+    }
+    if (status == BERTH_NOT_FOUND) {
+        berth_build_fail(builder, BERTH_CORRUPT, "config.json: '%s' is missing", path);
+    } else if (status != BERTH_OK) {
+        berth_build_fail(builder, BERTH_CORRUPT, "config.json: '%s' is not an integer", path);
+    } else if (value < 1 || value > BERTH_CONFIG_COUNT_MAX) {
+        berth_build_fail(builder, BERTH_CORRUPT, "config.json: '%s' is %lld, must be 1 to %lld",
+                         path, (long long)value, (long long)BERTH_CONFIG_COUNT_MAX);
+    } else {
+        return value;
+    }
+    return 1;
+}
+static inline int64_t berth_config_count(berth_builder *builder, const char *path) {
+    return berth_config_count_or(builder, path, 0);
+}
+static inline double berth_config_f64_or(berth_builder *builder, const char *path,
+                                         double fallback) {
+    double value = fallback;
+    const berth_status status = builder->host->json_get_f64(builder->config, path, &value);
+    if (status != BERTH_OK && status != BERTH_NOT_FOUND) {
+        berth_build_fail(builder, BERTH_CORRUPT, "config.json: '%s' is not a number", path);
+    }
+    return status == BERTH_OK ? value : fallback;
+}
+static inline int64_t berth_config_bool_or(berth_builder *builder, const char *path,
+                                           int64_t fallback) {
+    int64_t value = fallback;
+    const berth_status status = builder->host->json_get_bool(builder->config, path, &value);
+    if (status != BERTH_OK && status != BERTH_NOT_FOUND) {
+        berth_build_fail(builder, BERTH_CORRUPT, "config.json: '%s' is not true or false", path);
+    }
+    return status == BERTH_OK ? value : fallback;
+}
+static inline const char *berth_config_str_or(berth_builder *builder, const char *path,
+                                              const char *fallback) {
+    const char *value = fallback;
+    const berth_status status = builder->host->json_get_str(builder->config, path, &value);
+    if (status != BERTH_OK && status != BERTH_NOT_FOUND) {
+        berth_build_fail(builder, BERTH_CORRUPT, "config.json: '%s' is not a string", path);
+    }
+    return status == BERTH_OK ? value : fallback;
+}
+
+#endif

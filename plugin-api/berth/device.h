@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device runtime of a platform: memory and copies. Five required slots already run every model.
+//
+// A device address is an opaque base plus a byte offset; the host never adds to a base. All slots
+// may be called from the engine thread and, before the first step, from the main thread; one call
+// at a time per device. A copy is complete when it returns unless the slot says otherwise, and it
+// is ordered after all work that forwards have queued before it.
+#ifndef BERTH_DEVICE_H
+#define BERTH_DEVICE_H
+
+#include <berth/host.h>
+#include <berth/status.h>
+#include <berth/types.h>
+
+// One side or both of a copy on a device; the other side may be host memory (base is its address).
+typedef struct berth_copy {
+    uint64_t size;
+    void *destination; // base
+    uint64_t destination_offset;
+    const void *source; // base
+    uint64_t source_offset;
+    uint64_t bytes; // 0 is allowed and does nothing
+} berth_copy;
+
+typedef struct berth_device_info {
+    uint64_t size;
+    const char *name; // label for people, never parsed
+    const char *uuid; // stable across restarts, "" when there is none
+    uint64_t memory_bytes;
+    uint64_t capability_major; // compute capability, 0 when the vendor has none
+    uint64_t capability_minor;
+    uint64_t compute_units;
+} berth_device_info;
+
+// Every slot takes the platform's `self` (registrar add_platform) and the device's index.
+typedef struct berth_device_api {
+    uint64_t size;
+    // [required][startup] A base for `bytes` (> 0) of uninitialised memory, aligned at least as the
+    // platform's capabilities say. BERTH_OUT_OF_MEMORY with a text: asked, free.
+    berth_status (*allocate)(void *self, uint64_t device, uint64_t bytes, void **out_base);
+    void (*release)(void *self, uint64_t device, void *base); // [required][startup] takes NULL
+    berth_status (*copy_to_device)(void *self, uint64_t device,
+                                   const berth_copy *copy); // [required][engine]
+    berth_status (*copy_to_host)(void *self, uint64_t device,
+                                 const berth_copy *copy); // [required][engine]
+    // [required][engine] Waits until all queued work is done; the first failure of that work is
+    // returned.
+    berth_status (*synchronize)(void *self, uint64_t device);
+
+    // [inherit][startup] Binds the device (creates its context). NULL: nothing to bind.
+    berth_status (*open)(void *self, uint64_t device);
+    void (*close)(void *self, uint64_t device); // [inherit][startup]
+    // [inherit][engine] Both sides on this device. NULL: through host memory.
+    berth_status (*copy_on_device)(void *self, uint64_t device, const berth_copy *copy);
+    // [inherit][any] Free and total bytes now. NULL: the total of device_info, nothing known as
+    // used.
+    berth_status (*memory_info)(void *self, uint64_t device, uint64_t *out_free,
+                                uint64_t *out_total);
+} berth_device_api;
+
+#endif
