@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// The effective configuration: one struct, one table of rows, and what the custom_ops list means.
+//
+// Every stage reads it; only the command line (at start) and a platform's config hooks (once,
+// logged as "changed by") write it. The struct is also the opaque berth_config that plugins see. It
+// knows nothing of plugins, ops or devices: custom_ops items are names here, checked when the
+// tables are known.
+#ifndef BERTH_CONFIG_CONFIG_H
+#define BERTH_CONFIG_CONFIG_H
+
+#include <berth/host.h>
+
+#include "base/arena.h"
+#include "base/option.h"
+#include "base/status.h"
+
+// One bit per command, for the rows' `commands` and the CLI's table.
+#define BERTH_COMMAND_RUN      UINT64_C(1)
+#define BERTH_COMMAND_EVAL     UINT64_C(2)
+#define BERTH_COMMAND_BENCH    UINT64_C(4)
+#define BERTH_COMMAND_PLUGINS  UINT64_C(8)
+#define BERTH_COMMAND_OPS      UINT64_C(16)
+#define BERTH_COMMAND_TOKENIZE UINT64_C(32)
+#define BERTH_COMMAND_GRAPH    UINT64_C(64)
+#define BERTH_COMMAND_CONFIG   UINT64_C(128)
+
+struct berth_config {
+    // what to load
+    const char *model;    // checkpoint directory
+    const char *platform; // requested platform, NULL: the selection table decides
+    const char *config_file;
+    berth_option_list plugin_dirs;  // --plugin-dir, repeatable
+    berth_option_list plugin_files; // --plugin FILE, repeatable; libraries without a manifest
+    const char *plugins;            // BERTH_PLUGINS, the filter; NULL: unset = all, "": none
+    const char *plugin_path;        // BERTH_PLUGIN_PATH, extends the search
+    const char *plugin_search;      // BERTH_PLUGIN_DIRS, replaces the search
+
+    // how to run it
+    int32_t dtype; // index into berth_config_dtypes: auto, float32, bfloat16, float16
+    berth_option_list custom_ops; // items: all, none, +op, -op
+    bool allow_fallback;
+    berth_option_list fallback_ops;  // ops that may be bounced without --allow-fallback
+    int64_t threads;                 // 0: all cores of the affinity mask
+    int64_t compilation_mode;        // 0 .. 3
+    const char *compilation_backend; // "eager" or "inductor"
+    const char *quantization;        // NULL: from the checkpoint
+    int64_t max_model_len;           // 0: the model's
+    int64_t block_size;              // tokens per KV block
+    int64_t kv_cache_blocks;         // 0: from the free memory
+    double memory_utilization;       // share of the device memory that may be used
+    int64_t max_num_seqs;            // sequences in one step
+    int64_t max_num_batched_tokens;  // tokens in one step
+
+    // what one command asks
+    const char *prompt;
+    const char *prompts_file;
+    int64_t max_tokens; // -n
+    double temperature;
+    int64_t seed;
+    const char *golden;
+    const char *loss;
+    int64_t chunk;
+    bool is_special; // tokenize --special
+    bool is_ids;     // tokenize --ids
+    bool is_static;  // plugins list --static
+    bool is_json;
+    int32_t log_level;
+
+    // bookkeeping
+    berth_options options;  // sources of every value, the positional arguments
+    berth_arena *arena;     // borrowed: texts of values
+    const char *changed_by; // the plugin whose config hook runs, else NULL
+};
+
+extern const char *const berth_config_dtypes[]; // "auto", "float32", "bfloat16", "float16", NULL
+
+// Sets every default. The arena outlives the config.
+BERTH_MUST_CHECK berth_status berth_config_init(berth_config *config, berth_arena *arena);
+// Applies the config file (--config), the environment and the command line, strongest last.
+BERTH_MUST_CHECK berth_status berth_config_load(berth_config *config, uint64_t command, int argc,
+                                                char *const *argv);
+
+// What berth_host's config_get_* and config_set_* do: typed access by key path. A set outside a
+// config hook is WRONG_STATE; inside it is logged as changed by the plugin and recorded as the
+// value's source. A set of custom_ops keeps the user's +op and -op items.
+BERTH_MUST_CHECK berth_status berth_config_get_i64(const berth_config *config, const char *path,
+                                                   int64_t *out);
+BERTH_MUST_CHECK berth_status berth_config_get_f64(const berth_config *config, const char *path,
+                                                   double *out);
+BERTH_MUST_CHECK berth_status berth_config_get_str(const berth_config *config, const char *path,
+                                                   const char **out);
+BERTH_MUST_CHECK berth_status berth_config_set_i64(berth_config *config, const char *path,
+                                                   int64_t value);
+BERTH_MUST_CHECK berth_status berth_config_set_f64(berth_config *config, const char *path,
+                                                   double value);
+BERTH_MUST_CHECK berth_status berth_config_set_str(berth_config *config, const char *path,
+                                                   const char *value);
+// Around a config hook: who may change things. NULL ends it.
+void berth_config_allow(berth_config *config, const char *plugin);
+
+// ---- custom_ops ---------------------------------------------------------------------------------
+
+// The parsed list: a base and named items, each once. Names are ids or class names as written.
+typedef struct berth_custom_ops {
+    bool is_base_all;
+    bool is_base_default;    // nobody wrote a base: the host's rule gave it
+    const char *const *plus; // names after '+'
+    size_t plus_count;
+    const char *const *minus; // names after '-'
+    size_t minus_count;
+} berth_custom_ops;
+
+// INVALID_ARGUMENT for the three error classes of vLLM: a bad item, two bases, an op both + and -.
+// (The same op under its two spellings is judged where names resolve: berth_custom_ops_wants.)
+// `platform_default` is "all", "none" or NULL; the base when the user gave none is that, else
+// "none" when the backend is inductor and the mode not 0, else "all".
+BERTH_MUST_CHECK berth_status berth_custom_ops_parse(const berth_config *config,
+                                                     const char *platform_default,
+                                                     berth_custom_ops *out);
+
+typedef enum berth_op_wish {
+    BERTH_OP_DEFAULT, // no item names it: the base decides
+    BERTH_OP_PLUS,
+    BERTH_OP_MINUS,
+} berth_op_wish;
+// What the items say of an op under either spelling; INVALID_ARGUMENT when + and - both name it.
+BERTH_MUST_CHECK berth_status berth_custom_ops_wants(const berth_custom_ops *ops, const char *id,
+                                                     const char *class_name, berth_op_wish *out);
+
+#endif

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The executor: binds every node to an implementation, plans memory, runs a batch.
+//
+// It is the only module that calls op implementations and references. A plan is immutable after
+// loading; a step allocates nothing, takes no lock and looks nothing up.
+#ifndef BERTH_EXECUTOR_EXECUTOR_H
+#define BERTH_EXECUTOR_EXECUTOR_H
+
+#include <berth/batch.h>
+#include <berth/worker.h>
+
+#include "base/status.h"
+#include "config/config.h"
+#include "graph/graph.h"
+#include "platform/platform.h"
+#include "registry/registry.h"
+
+typedef struct berth_plan berth_plan;
+
+typedef struct berth_plan_request {
+    const berth_registry *registry;
+    const berth_config *config; // custom_ops, allow_fallback, fallback_ops, compilation keys
+    const berth_graph *graph;   // outlives the plan
+    berth_runtime *runtime;     // outlives the plan
+    const berth_kv_cache_spec *kv_caches;
+    size_t kv_cache_count;
+    int64_t max_tokens;    // of one step
+    int64_t max_sequences; // of one step
+    int64_t max_seq_len;   // longest sequence
+} berth_plan_request;
+
+// ---- dispatch: who runs what, and why
+// ---------------------------------------------------------------------
+
+// The record of one op site, printed by `berth ops explain`.
+typedef struct berth_site_record {
+    const char *op;
+    const char *layer;
+    const char *implementation; // name, "native" for the reference
+    const char *plugin;
+    const char *version;
+    const char
+        *reason; // why it was chosen: "override by id", "priority 10, key cpu", "-rms_norm", …
+    const char *runner_up; // "name of plugin: reason it lost", "" when there was none
+    bool is_override;
+    bool is_enabled; // custom_ops
+    bool is_native;
+    bool
+        is_bounced; // native on host copies on a device without host memory, not by the user's wish
+} berth_site_record;
+
+typedef struct berth_dispatch_counters {
+    uint64_t enabled;
+    uint64_t disabled;
+} berth_dispatch_counters;
+
+// Binds and plans; nothing is loaded, no device memory is taken. Without --allow-fallback a bounced
+// op that fallback_ops does not list is UNSUPPORTED, naming all of them. "inductor" with mode > 0
+// is UNSUPPORTED.
+BERTH_MUST_CHECK berth_status berth_plan_create(const berth_plan_request *request,
+                                                berth_plan **out_plan);
+size_t berth_plan_site_count(const berth_plan *plan);
+const berth_site_record *berth_plan_site(const berth_plan *plan, size_t index);
+berth_dispatch_counters berth_plan_counters(const berth_plan *plan);
+// Lines for the report after a build: overrides never used, custom_ops names that matched nothing.
+// Sorted.
+size_t berth_plan_note_count(const berth_plan *plan);
+const char *berth_plan_note(const berth_plan *plan, size_t index);
+
+// ---- loading
+// ------------------------------------------------------------------------------------------------
+
+// Gives the plan one weight at a time: host memory, row-major, resident dtype; the plan packs or
+// uploads it to wherever its users run. The memory may be reused when this returns.
+BERTH_MUST_CHECK berth_status berth_plan_set_parameter(berth_plan *plan, berth_value parameter,
+                                                       const void *data, uint64_t bytes);
+// After the last parameter: allocates activations and calls every create.
+BERTH_MUST_CHECK berth_status berth_plan_ready(berth_plan *plan);
+// Bytes of the block of activations, workspaces and staging; of parameters.
+uint64_t berth_plan_activation_bytes(const berth_plan *plan);
+uint64_t berth_plan_parameter_bytes(const berth_plan *plan);
+// Allocates the KV cache: blocks of every layer, in device or host memory as its users run. May be
+// repeated.
+BERTH_MUST_CHECK berth_status berth_plan_set_cache(berth_plan *plan,
+                                                   const berth_kv_cache_config *config);
+
+// ---- running
+// -------------------------------------------------------------------------------------------------
+
+// Runs all nodes on the batch: `batch->host` is set, the plan provides device copies. Results stay
+// in the plan's memory until the next run.
+BERTH_MUST_CHECK berth_status berth_plan_run(berth_plan *plan, const berth_batch *batch);
+// An output of the last run as host memory (copied there if it was not): shape [rows, …], f32.
+BERTH_MUST_CHECK berth_status berth_plan_output(berth_plan *plan, const char *name,
+                                                const berth_tensor **out_tensor);
+void berth_plan_destroy(berth_plan *plan);
+
+#endif

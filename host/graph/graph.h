@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// The graph of a model: typed values with symbolic shapes, op nodes, views, states. Built once,
+// then immutable.
+//
+// Values and nodes are ids into arrays, in topological order. A view (slice, reshape) and the new
+// version of a mutated state are values that alias another value's storage; nothing in a graph
+// depends on data. The text form prints and parses exactly:
+//
+//   graph "LlamaForCausalLM" {
+//     %0 = input token_ids : i32[s0]
+//     %1 = parameter "model.embed_tokens.weight" : bf16[512, 64]
+//     %2 = state "model.layers.0.self_attn.attn" 0 : f32[…]
+//     %3 = embedding(%0, %1) @"model.embed_tokens" : f32[s0, 64]
+//     %4, %5' = …
+//     output logits = %9
+//   }
+//
+// The exact grammar is in print.c, whose inverse is parse.c.
+#ifndef BERTH_GRAPH_GRAPH_H
+#define BERTH_GRAPH_GRAPH_H
+
+#include <berth/builder.h>
+#include <berth/op.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "base/str.h"
+#include "base/text.h"
+#include "registry/registry.h"
+
+#define BERTH_NO_NODE UINT32_MAX
+
+typedef enum berth_value_kind {
+    BERTH_VALUE_INPUT,     // an array of the batch, by name
+    BERTH_VALUE_PARAMETER, // by name
+    BERTH_VALUE_STATE,     // first version of a layer's state
+    BERTH_VALUE_RESULT,    // of an op node
+    BERTH_VALUE_VIEW,      // of a slice or reshape node
+    BERTH_VALUE_MUTATED,   // the state after a node changed it: same storage, later in order
+} berth_value_kind;
+
+typedef struct berth_graph_value {
+    berth_value_kind kind;
+    const char *name; // of an input or parameter; of a state its layer
+    uint64_t state;   // index among the layer's states
+    berth_value_type type;
+    uint32_t node;        // producer, BERTH_NO_NODE for inputs, parameters and states
+    berth_value alias_of; // views and mutated states: whose storage this is, else BERTH_VALUE_NONE
+} berth_graph_value;
+
+typedef enum berth_node_kind {
+    BERTH_NODE_OP,
+    BERTH_NODE_SLICE,
+    BERTH_NODE_RESHAPE,
+} berth_node_kind;
+
+typedef struct berth_graph_node {
+    berth_node_kind kind;
+    const berth_op_entry *op;                 // BERTH_NODE_OP
+    const char *layer;                        // prefix of the layer that emitted it, ""
+    const berth_attribute *const *attributes; // in the op's order, defaults filled in
+    size_t attribute_count;
+    const berth_value *inputs; // one per declared input, BERTH_VALUE_NONE where absent
+    size_t input_count;
+    const berth_value *states; // versions before the node
+    const berth_value *states_after;
+    size_t state_count;
+    const berth_value *outputs;
+    size_t output_count;
+    bool is_enforced; // enforce_enable
+    uint64_t slice_dim;
+    int64_t slice_start;
+    int64_t slice_length;
+} berth_graph_node;
+
+typedef struct berth_graph_output {
+    const char *name;
+    berth_value value;
+} berth_graph_output;
+
+// Read directly, changed never. values[0] is unused, so that a berth_value is its index.
+typedef struct berth_graph {
+    const char *name;
+    const berth_graph_value *values;
+    size_t value_count;
+    const berth_graph_node *nodes;
+    size_t node_count;
+    const berth_graph_output *outputs;
+    size_t output_count;
+    berth_arena *arena; // owned
+} berth_graph;
+
+// ---- building
+// -------------------------------------------------------------------------------------
+
+typedef struct berth_graph_builder berth_graph_builder; // sticky, like berth_builder
+
+BERTH_MUST_CHECK berth_status berth_graph_begin(const berth_registry *registry, const char *name,
+                                                berth_graph_builder **out_builder);
+berth_value berth_graph_input(berth_graph_builder *builder, const char *name);
+// The same name twice gives the same value; with another type it fails.
+berth_value berth_graph_parameter(berth_graph_builder *builder, const char *name,
+                                  const berth_value_type *type);
+// State `index` of a layer, its first version. Must come before the layer's node.
+void berth_graph_state(berth_graph_builder *builder, const char *layer, uint64_t index,
+                       const berth_value_type *type);
+// Resolves the op, completes the attributes, infers, appends; refuses with op, argument and rule.
+berth_value berth_graph_op(berth_graph_builder *builder, const berth_call *call);
+berth_value berth_graph_slice(berth_graph_builder *builder, berth_value value, uint64_t dim,
+                              int64_t start, int64_t length);
+berth_value berth_graph_reshape(berth_graph_builder *builder, berth_value value,
+                                const berth_dim *dims, uint64_t ndim);
+void berth_graph_output_add(berth_graph_builder *builder, const char *name, berth_value value);
+const berth_value_type *berth_graph_type(const berth_graph_builder *builder, berth_value value);
+void berth_graph_fail(berth_graph_builder *builder, berth_status status, const char *text);
+bool berth_graph_has_failed(const berth_graph_builder *builder);
+// Verifies and hands over the graph; the builder is gone in any case. The first failure is
+// returned.
+BERTH_MUST_CHECK berth_status berth_graph_finish(berth_graph_builder *builder,
+                                                 berth_graph **out_graph);
+void berth_graph_destroy(berth_graph *graph);
+
+// ---- checking, printing, parsing
+// --------------------------------------------------------------------
+
+// Order, arity, types (inferred again), aliases, states used in order, outputs. INTERNAL with the
+// node.
+BERTH_MUST_CHECK berth_status berth_graph_verify(const berth_graph *graph,
+                                                 const berth_registry *registry);
+void berth_graph_print(const berth_graph *graph, berth_text *text);
+void berth_graph_print_dot(const berth_graph *graph, berth_text *text);
+// INVALID_ARGUMENT with line and column.
+BERTH_MUST_CHECK berth_status berth_graph_parse(const berth_registry *registry, berth_str source,
+                                                berth_graph **out_graph);
+
+// ---- symbolic dims and dtypes
+// -----------------------------------------------------------------------
+
+bool berth_dim_equal(berth_dim a, berth_dim b);
+bool berth_dim_is_const(berth_dim dim);
+int64_t berth_dim_value(berth_dim dim, int64_t tokens, int64_t sequences);
+void berth_dim_print(berth_dim dim, berth_text *text); // "64", "s0", "2*s0", "ceil((s0+3)/4)"
+// Elements of a type for given symbols; -1 on overflow.
+int64_t berth_type_elements(const berth_value_type *type, int64_t tokens, int64_t sequences);
+uint64_t berth_dtype_bytes(berth_dtype dtype, uint64_t elements); // rounded up for 4-bit types
+const char *berth_dtype_name(berth_dtype dtype);                  // "bf16", "?" when unknown
+berth_dtype berth_dtype_find(berth_str name);                     // BERTH_DTYPE_NONE when unknown
+
+#endif

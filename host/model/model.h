@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints and model building: a Hugging Face folder plus a model class become a graph and
+// parameters.
+//
+// Knows no device. It is the only module that calls models, layers and quantization schemes.
+#ifndef BERTH_MODEL_MODEL_H
+#define BERTH_MODEL_MODEL_H
+
+#include <berth/model.h>
+#include <berth/worker.h>
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "config/config.h"
+#include "graph/graph.h"
+#include "registry/registry.h"
+
+// ---- safetensors
+// ------------------------------------------------------------------------------------
+
+typedef struct berth_stored_tensor {
+    const char *name;
+    berth_dtype dtype;
+    uint64_t ndim;
+    const int64_t *shape;
+    const void *data; // mapped, little-endian, row-major; not necessarily aligned
+    uint64_t bytes;
+} berth_stored_tensor;
+
+typedef struct berth_safetensors berth_safetensors;
+// One file, mapped. CORRUPT with file, tensor and rule for every violation of the format.
+BERTH_MUST_CHECK berth_status berth_safetensors_open(const char *path,
+                                                     berth_safetensors **out_file);
+size_t berth_safetensors_count(const berth_safetensors *file);
+const berth_stored_tensor *berth_safetensors_at(const berth_safetensors *file, size_t index);
+const berth_stored_tensor *berth_safetensors_find(const berth_safetensors *file, const char *name);
+void berth_safetensors_close(berth_safetensors *file);
+
+// ---- a checkpoint folder
+// ------------------------------------------------------------------------------
+
+typedef struct berth_checkpoint berth_checkpoint;
+// config.json (normalised to the transformers-5 form) and model.safetensors or its index.
+BERTH_MUST_CHECK berth_status berth_checkpoint_open(const char *directory,
+                                                    berth_checkpoint **out_checkpoint);
+const berth_json *berth_checkpoint_config(const berth_checkpoint *checkpoint);
+const char *berth_checkpoint_architecture(const berth_checkpoint *checkpoint);
+size_t berth_checkpoint_count(const berth_checkpoint *checkpoint);
+const berth_stored_tensor *berth_checkpoint_at(const berth_checkpoint *checkpoint, size_t index);
+void berth_checkpoint_close(berth_checkpoint *checkpoint);
+
+// ---- building
+// -----------------------------------------------------------------------------------------
+
+// One weight of the graph: where it comes from and what it becomes. Kept by the model.
+typedef struct berth_weight {
+    const char *name;
+    berth_value value;     // in the graph
+    berth_value_type type; // resident: constant dims, dtype after conversion
+    uint64_t bytes;        // resident
+    bool is_vector;
+    const struct berth_weight_piece *pieces; // one, or one per shard
+    size_t piece_count;
+} berth_weight;
+
+// The result of a build: graph, weights, caches. Immutable.
+typedef struct berth_model_build {
+    const char *architecture;
+    const char *quantization; // name of the quantization config, "unquantized"
+    const berth_owner *owner; // of the model class
+    berth_model_description description;
+    berth_graph *graph; // owned
+    const berth_weight *weights;
+    size_t weight_count;
+    const berth_kv_cache_spec *kv_caches; // block_size and page_bytes filled in
+    size_t kv_cache_count;
+    berth_arena *arena; // owned
+} berth_model_build;
+
+// Finds the model class by architecture (nearest known name in the error), the quantization config,
+// builds and verifies the graph, resolves every weight against the checkpoint: missing and
+// unexpected tensors, shapes and dtypes are listed in the error. Activations have dtype
+// `activation`.
+BERTH_MUST_CHECK berth_status berth_model_create(const berth_registry *registry,
+                                                 const berth_config *config,
+                                                 const berth_checkpoint *checkpoint,
+                                                 berth_dtype activation,
+                                                 berth_model_build **out_build);
+void berth_model_destroy(berth_model_build *build);
+// Writes the resident form of a weight, row-major, to `destination` (weight->bytes): shards placed,
+// vectors converted to the activation type.
+BERTH_MUST_CHECK berth_status berth_weight_load(const berth_weight *weight, void *destination);
+
+#endif

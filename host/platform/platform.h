@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Platforms: which one is current and why, its config hooks, and the facade over its device tables.
+//
+// This is the only module that calls a platform's and a device's slots.
+#ifndef BERTH_PLATFORM_PLATFORM_H
+#define BERTH_PLATFORM_PLATFORM_H
+
+#include <berth/op.h>
+#include <berth/platform.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "config/config.h"
+#include "discovery/discovery.h"
+#include "registry/registry.h"
+
+// ---- selection
+// ------------------------------------------------------------------------------------
+
+// Why one candidate won or lost. `entry` names a platform entry point, selected or not.
+typedef struct berth_verdict {
+    const char *entry;
+    const char *plugin;
+    berth_plugin_state state;
+    bool is_builtin;
+    const char *reason; // one line
+} berth_verdict;
+
+typedef struct berth_decision {
+    const berth_platform_entry *platform; // NULL: unspecified, native host execution
+    const char *rule;                     // the line of the selection table that decided
+    const berth_verdict *verdicts;        // every platform entry, stable order
+    size_t verdict_count;
+} berth_decision;
+
+// The selection table of DESIGN § 7. UNAVAILABLE with everything a user needs when there is no
+// answer; `out` is filled in any case, for `berth plugins explain`. Marks the winner's candidate
+// `selected`.
+BERTH_MUST_CHECK berth_status berth_platform_choose(const berth_config *config,
+                                                    berth_registry *registry,
+                                                    berth_candidates *candidates,
+                                                    berth_arena *arena, berth_decision *out);
+// apply_config_defaults and check_and_update_config in this order, each once; then register_ops in
+// a transaction. Call before berth_registry_freeze. `platform` may be NULL (unspecified).
+BERTH_MUST_CHECK berth_status berth_platform_configure(const berth_platform_entry *platform,
+                                                       berth_config *config,
+                                                       berth_registry *registry);
+// verify_model_arch, verify_quantization (either NULL: not asked).
+BERTH_MUST_CHECK berth_status berth_platform_verify(const berth_platform_entry *platform,
+                                                    const char *architecture,
+                                                    const char *quantization);
+BERTH_MUST_CHECK berth_status berth_platform_check_request(const berth_platform_entry *platform,
+                                                           int64_t prompt_tokens,
+                                                           int64_t max_tokens);
+BERTH_MUST_CHECK berth_status berth_platform_attention(const berth_platform_entry *platform,
+                                                       const berth_attention_query *query,
+                                                       const berth_attention_backend **out);
+// The key that enabled ops are looked up with, in order of preference; NULL-terminated, at most 2.
+const char *const *berth_platform_keys(const berth_platform_entry *platform);
+
+// ---- the device runtime -------------------------------------------------------------------------
+
+typedef struct berth_runtime berth_runtime; // one opened device
+
+// A piece of device memory. For a host-memory device `base` is an address.
+typedef struct berth_buffer {
+    void *base;
+    uint64_t bytes;
+} berth_buffer;
+
+typedef struct berth_runtime_counters {
+    uint64_t to_device; // copies
+    uint64_t to_host;
+    uint64_t waits;
+} berth_runtime_counters;
+
+// `platform` NULL opens the host itself (native execution): its memory is ordinary memory.
+BERTH_MUST_CHECK berth_status berth_runtime_open(const berth_platform_entry *platform,
+                                                 uint64_t device, const berth_host *host,
+                                                 berth_runtime **out_runtime);
+void berth_runtime_close(berth_runtime *runtime);
+bool berth_runtime_is_host(const berth_runtime *runtime); // its memory is host memory
+int32_t berth_runtime_memory_type(const berth_runtime *runtime);
+uint64_t berth_runtime_alignment(const berth_runtime *runtime);
+const berth_device *berth_runtime_device(const berth_runtime *runtime); // for op implementations
+const berth_platform_entry *berth_runtime_platform(const berth_runtime *runtime);
+BERTH_MUST_CHECK berth_status berth_runtime_info(const berth_runtime *runtime,
+                                                 berth_device_info *out);
+BERTH_MUST_CHECK berth_status berth_runtime_memory(const berth_runtime *runtime, uint64_t *out_free,
+                                                   uint64_t *out_total);
+// OUT_OF_MEMORY says what was asked, what was free and which setting to change. 0 bytes gives a
+// zero buffer.
+BERTH_MUST_CHECK berth_status berth_runtime_alloc(berth_runtime *runtime, uint64_t bytes,
+                                                  berth_buffer *out);
+void berth_runtime_free(berth_runtime *runtime, berth_buffer *buffer); // zeroes it
+BERTH_MUST_CHECK berth_status berth_runtime_upload(berth_runtime *runtime, berth_buffer to,
+                                                   uint64_t offset, const void *from,
+                                                   uint64_t bytes);
+BERTH_MUST_CHECK berth_status berth_runtime_download(berth_runtime *runtime, void *to,
+                                                     berth_buffer from, uint64_t offset,
+                                                     uint64_t bytes);
+BERTH_MUST_CHECK berth_status berth_runtime_wait(berth_runtime *runtime);
+const berth_runtime_counters *berth_runtime_counted(const berth_runtime *runtime);
+
+#endif

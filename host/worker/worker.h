@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Workers: the default worker, the merge with a platform's table, and the lifecycle that all must
+// follow.
+//
+// The only module that calls worker slots. Engine and CLI drive a worker through the functions
+// below, which check the order, call the merged slot and name it in a failure.
+#ifndef BERTH_WORKER_WORKER_H
+#define BERTH_WORKER_WORKER_H
+
+#include <berth/worker.h>
+
+#include "base/status.h"
+#include "config/config.h"
+#include "executor/executor.h"
+#include "platform/platform.h"
+#include "registry/registry.h"
+
+// Complete: every inherit slot is set, optional ones return UNSUPPORTED naming themselves.
+extern const berth_worker_api berth_worker_default;
+
+// Checks a platform's table: feature bits against slots, slots that must come together.
+// INVALID_ARGUMENT names the slots. Used when the platform is chosen, before anything runs.
+BERTH_MUST_CHECK berth_status berth_worker_check(const berth_worker_api *api);
+
+// Merges and creates; nothing of the device is touched. `platform` may be NULL (native host
+// execution). Everything given outlives the worker.
+BERTH_MUST_CHECK berth_status berth_worker_create(const berth_config *config,
+                                                  berth_registry *registry,
+                                                  const berth_platform_entry *platform,
+                                                  berth_worker **out_worker);
+void berth_worker_destroy(berth_worker *worker); // shutdown, then memory; takes NULL
+
+// One function per slot, in lifecycle order. A wrong order is WRONG_STATE, saying what must come
+// first.
+BERTH_MUST_CHECK berth_status berth_worker_init_device(berth_worker *worker);
+BERTH_MUST_CHECK berth_status berth_worker_load_model(berth_worker *worker);
+BERTH_MUST_CHECK berth_status berth_worker_get_model(berth_worker *worker, berth_model_info *out);
+BERTH_MUST_CHECK berth_status berth_worker_get_kv_cache_spec(berth_worker *worker,
+                                                             berth_kv_cache_spec *const *specs,
+                                                             uint64_t capacity,
+                                                             uint64_t *out_count);
+BERTH_MUST_CHECK berth_status berth_worker_available_memory(berth_worker *worker,
+                                                            uint64_t *out_bytes);
+BERTH_MUST_CHECK berth_status berth_worker_initialize_cache(berth_worker *worker,
+                                                            const berth_kv_cache_config *config);
+BERTH_MUST_CHECK berth_status berth_worker_warm_up(berth_worker *worker);
+BERTH_MUST_CHECK berth_status berth_worker_execute(berth_worker *worker,
+                                                   const berth_scheduler_output *input,
+                                                   berth_model_output *out);
+BERTH_MUST_CHECK berth_status berth_worker_sample(berth_worker *worker,
+                                                  const berth_scheduler_output *input,
+                                                  berth_model_output *out);
+BERTH_MUST_CHECK berth_status berth_worker_sleep(berth_worker *worker, uint64_t level);
+BERTH_MUST_CHECK berth_status berth_worker_wake_up(berth_worker *worker, uint64_t tags);
+BERTH_MUST_CHECK berth_status berth_worker_check_health(berth_worker *worker);
+
+// The default worker's plan, for `berth ops explain`, `berth graph` and tests; NULL when another
+// worker replaced load_model without calling the inherited one, or before it.
+const berth_plan *berth_worker_plan(const berth_worker *worker);
+const berth_graph *berth_worker_graph(const berth_worker *worker);
+
+#endif
