@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+# Optional libraries. CUDA, HIP, ONEDNN, OPENCL: unset = use it when it is there, 0 = off,
+# 1 = required. The result is always printed (make help), and a plugin that is left out says why.
+program = $(firstword $(wildcard $(addsuffix /$1,$2 $(subst :, ,$(PATH)))))
+header = $(firstword $(wildcard $(addsuffix /$1,$2 $(subst :, ,$(CPATH)) /usr/local/include /usr/include)))
+library = $(firstword $(wildcard $(addsuffix /lib$1.so,$2 $(subst :, ,$(LIBRARY_PATH)) \
+          /usr/local/lib /usr/lib /usr/lib64 /usr/lib/*-linux-gnu)))
+optional := CUDA HIP ONEDNN OPENCL
+
+# decide NAME,WHAT WAS FOUND,HOW TO GET IT: sets NAME_FOUND (yes or no) and NAME_WHY (the sentence).
+define decide
+$1_FOUND := $(if $(filter 0,$($1)),no,$(if $2,yes,no))
+$1_WHY := $(if $(filter 0,$($1)),switched off by $1=0,$(if $2,$2,$3))
+$(if $(and $(filter 1,$($1)),$(if $2,,missing)),$$(error $1=1 but $3))
+endef
+
+# CUDA: nvcc compiles kernels/gpu and kernels/cuda; the runtime is linked statically.
+NVCC := $(call program,nvcc,$(CUDA_HOME)/bin /usr/local/cuda/bin)
+CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(NVCC))
+CUDA_ARCH ?= 80 90
+CUDA_CFLAGS := -isystem $(CUDA_HOME)/include
+CUDA_LIBS := $(addprefix -L,$(wildcard $(CUDA_HOME)/lib64)) -lcudart_static -ldl -lrt
+NVCC_FLAGS = -std=c++20 -O3 $(if $(filter 1,$(WERROR)),-Werror all-warnings) -Xcompiler \
+  -fPIC,-fvisibility=hidden,-Wall $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$a,code=sm_$a) \
+  -gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH))
+$(eval $(call decide,CUDA,$(NVCC),nvcc not found; set CUDA_HOME to build platform-cuda))
+
+# HIP: the same kernels through hipcc.
+HIPCC := $(call program,hipcc,$(HIP_HOME)/bin /opt/rocm/bin)
+$(eval $(call decide,HIP,$(HIPCC),hipcc not found; install hipcc or set HIP_HOME to build platform-hip))
+
+# oneDNN: the matrix products of platform-cpu. Why nodelete: its libgomp crashes after dlclose.
+ONEDNN_CFLAGS := $(if $(ONEDNN_HOME),-isystem $(ONEDNN_HOME)/include)
+ONEDNN_LIBS := $(if $(ONEDNN_HOME),-L$(ONEDNN_HOME)/lib -Wl$(,)-rpath$(,)$(ONEDNN_HOME)/lib) -ldnnl
+$(eval $(call decide,ONEDNN,$(and $(call header,dnnl.h,$(ONEDNN_HOME)/include),$(call \
+  library,dnnl,$(ONEDNN_HOME)/lib)),dnnl.h or libdnnl not found; install libdnnl-dev or set ONEDNN_HOME to build platform-cpu))
+
+# OpenCL: the loader library and its headers.
+OPENCL_LIBS := -lOpenCL
+$(eval $(call decide,OPENCL,$(and $(call header,CL/cl.h,),$(call library,OpenCL,)),CL/cl.h or \
+  libOpenCL not found; install ocl-icd-opencl-dev to build platform-opencl))
