@@ -61,7 +61,8 @@ same = $(and $(findstring x$1x,x$2x),$(findstring x$2x,x$1x))
 remember = $(if $(and $(wildcard $1),$(call same,$2,$(file <$1))),,$(shell mkdir -p $(dir $1))$(file >$1,$2))
 objects = $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $1)))
 
-$(call remember,$(B)/flags,$(CC) $(FLAGS_tests) $(FLAGS_plugins) $(CFLAGS) $(LDFLAGS) $(NVCC) $(NVCC_FLAGS))
+$(call remember,$(B)/flags,$(CC) $(FLAGS_tests) $(FLAGS_plugins) $(CFLAGS) $(LDFLAGS))
+$(call remember,$(B)/nvcc_flags,$(NVCC) $(NVCC_FLAGS))
 compile = $(CC) $(call flags,$<) -MMD -MP $(CFLAGS) -c $< -o $@
 $(B)/obj/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
@@ -69,7 +70,7 @@ $(B)/obj/%.o: %.c $(B)/flags
 $(B)/static/%.o: plugins/%.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,CC)$(compile) -DBERTH_STATIC=$(subst -,_,$(call place,$<))
-$(B)/obj/%.o: %.cu $(B)/flags
+$(B)/obj/%.o: %.cu $(B)/nvcc_flags
 	@mkdir -p $(@D)
 	$(call say,NV)$(NVCC) $(NVCC_FLAGS) -I plugin-api -I kernels -MMD -MP -c $< -o $@
 
