@@ -103,7 +103,7 @@ $(call remember,$(B)/names/$1,$(objects_$1))
 $3/libberth-$1.so: $(objects_$1) $(B)/names/$1 tools/plugin.map
 	@mkdir -p $$(@D)
 	$$(call say,LD)$(CC) -shared -pthread $(FLAVOUR) -Wl,--version-script=tools/plugin.map -Wl,-z,defs \
-	    $(objects_$1) $(LDFLAGS) $($1_LIBS) -o $$@
+	    $(objects_$1) $(LDFLAGS) $($1_LIBS) -lm -o $$@
 $(addprefix $3/,$(notdir $(wildcard $2/*.yaml))): $3/%: $2/%
 	@mkdir -p $$(@D)
 	$$(call say,COPY)cp $$< $$@
@@ -216,7 +216,7 @@ compile_commands.json:
 
 root = $(DESTDIR)$(PREFIX)
 headers := $(wildcard plugin-api/berth/*.h)
-## install, uninstall [DESTDIR= PREFIX=]: the program, its plugins, the plugin headers
+## install, uninstall: program, plugins and plugin headers, under DESTDIR and PREFIX (/usr/local)
 install: all
 	@install -d $(root)/bin $(root)/lib/berth/plugins $(root)/lib/pkgconfig $(root)/include/berth
 	@install -m 755 $(B)/berth $(root)/bin/berth
