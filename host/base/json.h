@@ -50,12 +50,18 @@ const berth_json *berth_json_member(const berth_json *node, berth_str key);
 // True when there is a value and it is not null.
 bool berth_json_has(const berth_json *node, const char *path);
 berth_json_kind berth_json_kind_of(const berth_json *node);
-const char *berth_json_kind_name(berth_json_kind kind); // "a whole number", "an array", …
+const char *berth_json_kind_name(berth_json_kind kind); // "an integer", "an array", …
 
 // Elements of an array or members of an object, in the order of the text; 0 for other kinds.
 size_t berth_json_size(const berth_json *node);
 const berth_json *berth_json_at(const berth_json *node, size_t index); // index < size
 berth_str berth_json_key_at(const berth_json *node, size_t index);     // of an object
+
+// The value, or false when the node is of another kind; f64 takes integers as well.
+bool berth_json_as_i64(const berth_json *node, int64_t *out_value);
+bool berth_json_as_f64(const berth_json *node, double *out_value);
+bool berth_json_as_bool(const berth_json *node, bool *out_value);
+bool berth_json_as_str(const berth_json *node, berth_str *out_value);
 
 // NOT_FOUND when the value is missing or null; INVALID_ARGUMENT when it has another type or does
 // not fit. Both name file, place, what is needed and what was found. f64 takes integers as well;
@@ -86,6 +92,9 @@ BERTH_MUST_CHECK berth_status berth_json_str_or(const berth_json *node, const ch
 
 // The name given at load or parse.
 const char *berth_json_file(const berth_json *node);
+// Writes the path from the root, "layers.3.type", "" for the root, cut to `size` > 0; returns
+// `buffer`.
+const char *berth_json_place(const berth_json *node, char *buffer, size_t size);
 // A failure of the caller's own about this value: "FILE: PLACE: text".
 BERTH_MUST_CHECK berth_status berth_json_fail(berth_status code, const berth_json *node,
                                               const char *format, ...) BERTH_PRINTF(3, 4);

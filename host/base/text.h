@@ -16,6 +16,7 @@ typedef struct berth_text {
     size_t capacity;     // private
     size_t limit;        // the most bytes `size` may reach
     berth_status failed; // BERTH_OK, or the first failure
+    size_t wanted;       // private
 } berth_text;
 
 void berth_text_init(berth_text *text, size_t limit_bytes);
@@ -24,6 +25,9 @@ void berth_text_add_cstr(berth_text *text, const char *cstr);
 void berth_text_add_char(berth_text *text, char byte);
 // The arguments must not point into the text itself.
 void berth_text_add_format(berth_text *text, const char *format, ...) BERTH_PRINTF(2, 3);
+// The shortest decimal of up to 17 digits that reads back the same, with a point or an exponent;
+// "inf" and "nan" as printf has them.
+void berth_text_add_f64(berth_text *text, double value);
 // Adds `str` as the inside of a JSON string, without the quotes. Bytes that are not UTF-8 become
 // U+FFFD, so that the result is always valid JSON.
 void berth_text_add_json(berth_text *text, berth_str str);

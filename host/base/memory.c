@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Input: sizes. Output: blocks of the C library's heap, counted. The two counters are the reason
+// why this file exists: tests read the one and arm the other.
+#include "base/memory.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+// Why writable globals: the heap is one per process, and so are its counters.
+static _Atomic uint64_t allocations;
+static _Atomic uint64_t until_failure; // 0 = disarmed
+
+static bool must_fail(void) {
+    uint64_t left = atomic_load_explicit(&until_failure, memory_order_relaxed);
+    while (left > 0) {
+        if (atomic_compare_exchange_weak(&until_failure, &left, left - 1)) {
+            return left == 1;
+        }
+    }
+    return false;
+}
+
+static void *counted(void *block) {
+    if (block != NULL) {
+        atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
+    }
+    return block;
+}
+
+void *berth_alloc(size_t size) {
+    return must_fail() ? NULL : counted(calloc(1, size > 0 ? size : 1));
+}
+
+void *berth_realloc(void *block, size_t size) {
+    return must_fail() ? NULL : counted(realloc(block, size > 0 ? size : 1));
+}
+
+void *berth_alloc_aligned(size_t alignment, size_t size) {
+    assert(alignment >= 8 && (alignment & (alignment - 1)) == 0);
+    void *block = NULL;
+    if (must_fail() || posix_memalign(&block, alignment, size > 0 ? size : 1) != 0) {
+        return NULL;
+    }
+    return counted(block);
+}
+
+void berth_free(void *block) {
+    free(block);
+}
+
+uint64_t berth_memory_allocations(void) {
+    return atomic_load_explicit(&allocations, memory_order_relaxed);
+}
+
+uint64_t berth_memory_fail_after(uint64_t n) {
+    return atomic_exchange(&until_failure, n);
+}
