@@ -56,9 +56,10 @@ plugins := $(filter-out $(left_out),$(shared))
 
 # ---- rules --------------------------------------------------------------------------------------
 
-# remember FILE,TEXT rewrites FILE only when its text changes, so that rules can depend on it.
+# remember FILE,TEXT rewrites FILE only when its text changes, so that rules can depend on it. Why
+# strip: make 4.3 keeps the last newline of a file longer than its buffer.
 same = $(and $(findstring x$1x,x$2x),$(findstring x$2x,x$1x))
-remember = $(if $(and $(wildcard $1),$(call same,$2,$(file <$1))),,$(shell mkdir -p $(dir $1))$(file >$1,$2))
+remember = $(if $(and $(wildcard $1),$(call same,$(strip $2),$(strip $(file <$1)))),,$(shell mkdir -p $(dir $1))$(file >$1,$2))
 objects = $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $1)))
 
 $(call remember,$(B)/flags,$(CC) $(FLAGS_tests) $(FLAGS_plugins) $(CFLAGS) $(LDFLAGS))
