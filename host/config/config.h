@@ -50,6 +50,7 @@ struct berth_config {
     double memory_utilization;       // share of the device memory that may be used
     int64_t max_num_seqs;            // sequences in one step
     int64_t max_num_batched_tokens;  // tokens in one step
+    int64_t max_logits_rows;         // rows of a step whose logits are wanted; 0: one per sequence
 
     // what one command asks
     const char *prompt;

@@ -33,6 +33,12 @@ static int64_t model_length(const berth_config *config, const berth_model_build 
                                                                          : of_model;
 }
 
+// Rows of one step whose logits may be wanted: one per sequence, or more where a command asks.
+static int64_t max_rows(const berth_config *config) {
+    return config->max_logits_rows > config->max_num_seqs ? config->max_logits_rows
+                                                          : config->max_num_seqs;
+}
+
 static berth_status create_plan(berth_default_worker *base) {
     const berth_config *config = base->config;
     const int64_t length = model_length(config, base->build);
@@ -52,7 +58,7 @@ static berth_status create_plan(berth_default_worker *base) {
             .kv_caches = base->build->kv_caches,
             .kv_cache_count = base->build->kv_cache_count,
             .max_tokens = config->max_num_batched_tokens,
-            .max_sequences = config->max_num_seqs,
+            .max_sequences = max_rows(config),
             .max_seq_len = length,
         },
         &base->plan);
@@ -261,8 +267,11 @@ static berth_status sample_tokens(berth_worker *worker, const berth_scheduler_ou
     out->vocab_size = (uint64_t)base->build->description.vocab_size;
     BERTH_TRY(fill_logits(base, out));
     for (uint64_t row = 0; row < out->row_count; ++row) {
-        BERTH_TRY(berth_sample_token(out->logits + row * out->vocab_size, out->vocab_size,
-                                     input->sampling[row], base->heap, &base->token_ids[row]));
+        base->token_ids[row] = -1;
+        if (input->sampling[row]) {
+            BERTH_TRY(berth_sample_token(out->logits + row * out->vocab_size, out->vocab_size,
+                                         input->sampling[row], base->heap, &base->token_ids[row]));
+        }
     }
     out->token_ids = base->token_ids;
     if (!input->want_logits) {

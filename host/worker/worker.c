@@ -180,6 +180,14 @@ berth_status berth_worker_sample(berth_worker *worker, const berth_scheduler_out
     return leave(worker, SLOT_SAMPLE_TOKENS, worker->api->sample_tokens(worker, input, out));
 }
 
+berth_status berth_worker_wait(berth_worker *worker, berth_model_output *out) {
+    berth_worker_object *object = object_of(worker);
+    berth_plugin_enter(object->owner, "wait");
+    BERTH_TRY(berth_plugin_leave(out->wait(out->completion)));
+    out->state = BERTH_OUTPUT_READY;
+    return BERTH_OK;
+}
+
 berth_status berth_worker_execute_dummy(berth_worker *worker) {
     BERTH_TRY(enter(worker, SLOT_EXECUTE_DUMMY_BATCH));
     return leave(worker, SLOT_EXECUTE_DUMMY_BATCH, worker->api->execute_dummy_batch(worker));

@@ -46,6 +46,8 @@ BERTH_MUST_CHECK berth_status berth_worker_execute(berth_worker *worker,
 BERTH_MUST_CHECK berth_status berth_worker_sample(berth_worker *worker,
                                                   const berth_scheduler_output *input,
                                                   berth_model_output *out);
+// Waits for an asynchronous output.
+BERTH_MUST_CHECK berth_status berth_worker_wait(berth_worker *worker, berth_model_output *out);
 BERTH_MUST_CHECK berth_status berth_worker_execute_dummy(berth_worker *worker);
 BERTH_MUST_CHECK berth_status berth_worker_sleep(berth_worker *worker, uint64_t level);
 BERTH_MUST_CHECK berth_status berth_worker_wake_up(berth_worker *worker, uint64_t tags);
