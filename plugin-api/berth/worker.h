@@ -63,10 +63,10 @@ typedef struct berth_sampling {
 
 typedef struct berth_scheduler_output {
     uint64_t size;
-    const berth_batch *batch;              // host view set, device view NULL: the worker fills it
+    const berth_batch *batch; // host view set, device view NULL: the worker fills it
     // One per logits row, an entry NULL: that row is not sampled. NULL: no row is.
     const berth_sampling *const *sampling;
-    uint64_t want_logits;                  // 1: `logits` of the output is wanted
+    uint64_t want_logits; // 1: `logits` of the output is wanted
 } berth_scheduler_output;
 
 #define BERTH_OUTPUT_READY   0u // the output is filled
