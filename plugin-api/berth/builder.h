@@ -163,7 +163,7 @@ static inline void berth_build_fail(berth_builder *builder, berth_status status,
     va_start(arguments, format);
     const int written = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    builder->fail(builder, status, text, berth_plugin_length_(written));
+    (builder->fail)(builder, status, text, berth_plugin_length_(written));
 }
 
 // A formatted name of at most 255 bytes: berth_build_name(b, "%s.%d", prefix, i).
