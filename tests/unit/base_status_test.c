@@ -38,8 +38,10 @@ TEST(status_text_is_the_failure_and_then_its_context) {
 TEST(status_trace_has_a_source_position_per_frame) {
     CHECK_STATUS(start("rope"), BERTH_NOT_FOUND);
     char trace[512];
-    CHECK_UINT(berth_status_trace(trace, sizeof(trace)), strlen(trace));
-    CHECK_CONTAINS(trace, "base_status_test.c:13: no kernel for op 'rope' on cuda\nwhile ");
+    const size_t size = berth_status_trace(trace, sizeof(trace));
+    CHECK_UINT(size, strlen(trace));
+    CHECK_CONTAINS(trace, "base_status_test.c:");
+    CHECK_CONTAINS(trace, ": no kernel for op 'rope' on cuda\nwhile ");
     CHECK_CONTAINS(trace, ": building qwen3\nwhile ");
 }
 

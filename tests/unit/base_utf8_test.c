@@ -123,6 +123,7 @@ static void check_line(berth_str line) {
     berth_str field[5] = {{0}};
     for (size_t i = 0; i < BERTH_COUNT(field); ++i) {
         berth_str_split_first(&line, ':', &field[i]);
+        field[i] = berth_str_trim(field[i]);
     }
     char buffer[256];
     char expected_buffer[256];
