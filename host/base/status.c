@@ -199,6 +199,7 @@ void berth_status_take(berth_status_report *out_report) {
 }
 
 berth_status berth_status_restore(const berth_status_report *report) {
+    ++serial;
     current = *report;
     return current.code;
 }

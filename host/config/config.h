@@ -113,7 +113,7 @@ void berth_config_allow(berth_config *config, const char *plugin);
 // The parsed list: a base and named items, each once. Names are ids or class names as written.
 typedef struct berth_custom_ops {
     bool is_base_all;
-    bool is_base_default;    // nobody wrote a base: the host's rule gave it
+    bool is_base_default;    // neither user nor platform wrote a base: the host's rule gave it
     const char *const *plus; // names after '+'
     size_t plus_count;
     const char *const *minus; // names after '-'
@@ -136,5 +136,9 @@ typedef enum berth_op_wish {
 // What the items say of an op under either spelling; INVALID_ARGUMENT when + and - both name it.
 BERTH_MUST_CHECK berth_status berth_custom_ops_wants(const berth_custom_ops *ops, const char *id,
                                                      const char *class_name, berth_op_wish *out);
+// Whether the list enables an op with that wish. The default `none` (not a written one) turns off
+// only ops that have a decomposition; enforce_enable of an instance stands above all of it.
+bool berth_custom_ops_is_enabled(const berth_custom_ops *ops, berth_op_wish wish,
+                                 bool has_decomposition);
 
 #endif
