@@ -103,8 +103,6 @@ BERTH_MUST_CHECK berth_status berth_config_set_f64(berth_config *config, const c
                                                    double value);
 BERTH_MUST_CHECK berth_status berth_config_set_str(berth_config *config, const char *path,
                                                    const char *value);
-// Whether the values fit together; done by berth_config_load and after a config hook's set.
-BERTH_MUST_CHECK berth_status berth_config_check(const berth_config *config);
 // Around a config hook: who may change things. NULL ends it.
 void berth_config_allow(berth_config *config, const char *plugin);
 
