@@ -6,9 +6,10 @@
 
 #include "base/utf8.h"
 
-#define GPT2_PATTERN "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define GPT2_PATTERN                                                                               \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
-static const char *const RULES[] = {
+static const char *const rule_names[] = {
     [BERTH_SPLIT_ISOLATED] = "Isolated",
     [BERTH_SPLIT_REMOVED] = "Removed",
     [BERTH_SPLIT_CONTIGUOUS] = "Contiguous",
@@ -31,8 +32,8 @@ static berth_status add_stage(berth_splitter *splitter, const berth_json *where,
 static berth_status read_rule(const berth_json *split, berth_split_rule *out_rule) {
     berth_str name;
     BERTH_TRY(berth_json_get_str(split, "behavior", &name));
-    for (size_t i = 0; i < BERTH_COUNT(RULES); ++i) {
-        if (berth_str_equal_cstr(name, RULES[i])) {
+    for (size_t i = 0; i < BERTH_COUNT(rule_names); ++i) {
+        if (berth_str_equal_cstr(name, rule_names[i])) {
             *out_rule = (berth_split_rule)i;
             return BERTH_OK;
         }
@@ -53,8 +54,8 @@ static berth_status read_split(berth_splitter *splitter, const berth_json *split
         return BERTH_OK;
     }
     BERTH_TRY(berth_json_get_str(split, "pattern.Regex", &pattern));
-    BERTH_TRY_NOTE(berth_pattern_compile(pattern, &stage->pattern), "reading the pre_tokenizer of %s",
-                   berth_json_file(split));
+    BERTH_TRY_NOTE(berth_pattern_compile(pattern, &stage->pattern),
+                   "reading the pre_tokenizer of %s", berth_json_file(split));
     return BERTH_OK;
 }
 
@@ -129,8 +130,8 @@ typedef struct cutter {
     const berth_split_stage *stage;
     berth_words *words;
     berth_str text;
-    size_t start, end;    // the word at hand
-    bool was_match;       // what its last piece was
+    size_t start, end; // the word at hand
+    bool was_match;    // what its last piece was
 } cutter;
 
 static berth_status close_word(cutter *c) {
@@ -176,9 +177,8 @@ static berth_status cut_word(const berth_split_stage *stage, berth_str text, ber
     size_t last_end = SIZE_MAX;
     while (from <= text.size) {
         berth_match match;
-        bool found;
-        BERTH_TRY(berth_pattern_find(stage->pattern, matcher, text, from, &match, &found));
-        if (!found) {
+        BERTH_TRY(berth_pattern_find(stage->pattern, matcher, text, from, &match));
+        if (!match.is_found) {
             break;
         }
         const bool is_empty = match.start == match.end;
