@@ -76,7 +76,8 @@ static berth_status find_token(const berth_bpe *bpe, berth_str content, const be
 // counts nowhere: so the reference reader has it.
 static berth_status read_merge(berth_bpe *bpe, const berth_json *json, uint32_t rank,
                                berth_text *joined) {
-    berth_str left, right;
+    berth_str left = {0};
+    berth_str right = {0};
     if (is_version_line(json)) {
         return BERTH_OK;
     }

@@ -19,13 +19,15 @@ static const char *const rule_names[] = {
 
 // ---- reading the file ----
 
+// Takes over the stage's pattern.
 static berth_status add_stage(berth_splitter *splitter, const berth_json *where,
-                              berth_split_stage **out_stage) {
+                              berth_split_stage stage) {
     if (splitter->count == BERTH_SPLITTER_STAGES) {
+        berth_pattern_destroy(stage.pattern);
         return berth_json_fail(BERTH_UNSUPPORTED, where, "more than %d pre-tokenizers",
                                BERTH_SPLITTER_STAGES);
     }
-    *out_stage = &splitter->stages[splitter->count++];
+    splitter->stages[splitter->count++] = stage;
     return BERTH_OK;
 }
 
@@ -42,34 +44,37 @@ static berth_status read_rule(const berth_json *split, berth_split_rule *out_rul
                            "behavior '" BERTH_STR_FMT "' is not supported", BERTH_STR_ARG(name));
 }
 
-static berth_status read_split(berth_splitter *splitter, const berth_json *split) {
-    berth_split_stage *stage = NULL;
-    BERTH_TRY(add_stage(splitter, split, &stage));
-    BERTH_TRY(read_rule(split, &stage->rule));
-    BERTH_TRY(berth_json_bool_or(split, "invert", false, &stage->is_inverted));
+static berth_status read_pattern(const berth_json *split, berth_pattern **out_pattern) {
     berth_str pattern;
     if (berth_json_has(split, "pattern.String")) {
         BERTH_TRY(berth_json_get_str(split, "pattern.String", &pattern));
-        BERTH_TRY(berth_pattern_literal(pattern, &stage->pattern));
-        return BERTH_OK;
+        return berth_pattern_literal(pattern, out_pattern);
     }
     BERTH_TRY(berth_json_get_str(split, "pattern.Regex", &pattern));
-    BERTH_TRY_NOTE(berth_pattern_compile(pattern, &stage->pattern),
-                   "reading the pre_tokenizer of %s", berth_json_file(split));
+    BERTH_TRY_NOTE(berth_pattern_compile(pattern, out_pattern), "reading the pre_tokenizer of %s",
+                   berth_json_file(split));
     return BERTH_OK;
+}
+
+static berth_status read_split(berth_splitter *splitter, const berth_json *split) {
+    berth_split_stage stage = {0};
+    BERTH_TRY(read_rule(split, &stage.rule));
+    BERTH_TRY(berth_json_bool_or(split, "invert", false, &stage.is_inverted));
+    BERTH_TRY(read_pattern(split, &stage.pattern));
+    return add_stage(splitter, split, stage);
 }
 
 static berth_status read_byte_level(berth_splitter *splitter, const berth_json *byte_level) {
     bool has_prefix, has_pattern;
     BERTH_TRY(berth_json_get_bool(byte_level, "add_prefix_space", &has_prefix));
     BERTH_TRY(berth_json_bool_or(byte_level, "use_regex", true, &has_pattern));
-    berth_split_stage *stage = NULL;
+    berth_split_stage stage = {0};
     if (has_prefix) {
-        BERTH_TRY(add_stage(splitter, byte_level, &stage));
+        BERTH_TRY(add_stage(splitter, byte_level, stage));
     }
     if (has_pattern) {
-        BERTH_TRY(add_stage(splitter, byte_level, &stage));
-        BERTH_TRY(berth_pattern_compile(BERTH_STR(GPT2_PATTERN), &stage->pattern));
+        BERTH_TRY(berth_pattern_compile(BERTH_STR(GPT2_PATTERN), &stage.pattern));
+        BERTH_TRY(add_stage(splitter, byte_level, stage));
     }
     splitter->is_complete = true;
     return BERTH_OK;
