@@ -14,6 +14,8 @@ $(if $(filter 0,$(shell tools/bootstrap >&2; echo $$?)),,$(error the packages na
 endif
 endif
 
+# The comma, which a function call would take for its own.
+, := ,
 names = $(sort $(notdir $(patsubst %/,%,$(wildcard $(addsuffix /,$1)))))
 sources_in = $(sort $(wildcard $(foreach d,$1,$d/*.c $d/*/*.c)))
 host := $(filter-out host/main.c,$(call sources_in,host))
@@ -38,7 +40,7 @@ FLAGS_host := -std=c17 -D_GNU_SOURCE -DBERTH_VERSION='"$(file <VERSION)"' $(COMM
 FLAGS_tests := $(FLAGS_host) -DTEST_BUILD='"$(B)"' -DTEST_MODE='"$(MODE)"' -I . -I kernels -I tests
 FLAGS_build := $(FLAGS_tests)
 HOST_LIBS := -lyaml -ljansson -lpcre2-8 -lutf8proc -ldl -lm
-tree = $(firstword $(subst /, ,$1))
+tree = $(if $(filter tests/fakes/%,$1),plugins,$(firstword $(subst /, ,$1)))
 place = $(word 2,$(subst /, ,$1))
 flags = $(FLAGS_$(call tree,$1)) $($(call place,$1)_CFLAGS) $(platform-$(call place,$1)_CFLAGS)
 say = $(if $(V),,@printf '  %-4s %s\n' $1 $@;)
@@ -56,21 +58,19 @@ plugins := $(filter-out $(left_out),$(shared))
 
 # remember FILE,TEXT rewrites FILE only when its text changes, so that rules can depend on it.
 same = $(and $(findstring x$1x,x$2x),$(findstring x$2x,x$1x))
-remember = $(if $(call same,$(strip $2),$(file <$1)),,$(shell mkdir -p $(dir $1))$(file >$1,$(strip $2)))
+remember = $(if $(and $(wildcard $1),$(call same,$2,$(file <$1))),,$(shell mkdir -p $(dir $1))$(file >$1,$2))
 objects = $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $1)))
 
-$(call remember,$(B)/flags,$(CC) $(FLAGS_tests) $(FLAGS_plugins) $(CFLAGS) $(LDFLAGS) $(NVCC) $(NVCC_FLAGS))
+$(call remember,$(B)/flags,$(CC) $(FLAGS_tests) $(FLAGS_plugins) $(CFLAGS) $(LDFLAGS))
+$(call remember,$(B)/nvcc_flags,$(NVCC) $(NVCC_FLAGS))
 compile = $(CC) $(call flags,$<) -MMD -MP $(CFLAGS) -c $< -o $@
 $(B)/obj/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,CC)$(compile)
-$(B)/obj/tests/fakes/%.o: tests/fakes/%.c $(B)/flags
-	@mkdir -p $(@D)
-	$(call say,CC)$(CC) $(FLAGS_plugins) -MMD -MP $(CFLAGS) -c $< -o $@
 $(B)/static/%.o: plugins/%.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,CC)$(compile) -DBERTH_STATIC=$(subst -,_,$(call place,$<))
-$(B)/obj/%.o: %.cu $(B)/flags
+$(B)/obj/%.o: %.cu $(B)/nvcc_flags
 	@mkdir -p $(@D)
 	$(call say,NV)$(NVCC) $(NVCC_FLAGS) -I plugin-api -I kernels -MMD -MP -c $< -o $@
 
@@ -202,12 +202,17 @@ format:
 lint: all $(test_plugins) compile_commands.json
 	@B=$(B) tools/lint
 
-units := host/main.c $(host) $(call sources_in,plugins/*) $(call sources_in,kernels/*) \
-         $(call sources_in,tests/support tests/fakes $(addprefix tests/,$(SUITES)))
+units = $(wildcard host/main.c) $(host) $(foreach d,plugins/* kernels/* tests/support tests/fakes/* \
+        $(addprefix tests/,$(SUITES)),$(call sources_in,$d))
+define newline
+
+
+endef
+entry = {"directory": "$(CURDIR)"$(,) "file": "$1"$(,) "command": "cc $(subst ",\",$(call flags,$1)) -c $1"}
 ## compile_commands.json: for editors, in build/
 compile_commands.json:
-	$(call remember,build/$@,[$(foreach u,$(units),{"directory": "$(CURDIR)"$(,) "file": "$u"$(,) \
-	    "command": "cc $(subst ",\",$(call flags,$u)) -c $u"}$(if $(filter $u,$(lastword $(units))),,$(,)))])@:
+	$(call remember,build/$@,[$(newline)$(foreach u,$(units),$(call entry,$u)$(if \
+	    $(filter $u,$(lastword $(units))),,$(,)$(newline)))$(newline)])@:
 
 root = $(DESTDIR)$(PREFIX)
 headers := $(wildcard plugin-api/berth/*.h)

@@ -14,16 +14,18 @@ $1_WHY := $(if $(filter 0,$($1)),switched off by $1=0,$(if $2,$2,$3))
 $(if $(and $(filter 1,$($1)),$(if $2,,missing)),$$(error $1=1 but $3))
 endef
 
-# CUDA: nvcc compiles kernels/gpu and kernels/cuda; the runtime is linked statically.
+# CUDA: nvcc compiles kernels/gpu and kernels/cuda; the runtime is linked statically. Exceptions and
+# guarded statics are off, so that no C++ library is needed.
 NVCC := $(call program,nvcc,$(CUDA_HOME)/bin /usr/local/cuda/bin)
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(NVCC))
 CUDA_ARCH ?= 80 90
 CUDA_CFLAGS := -isystem $(CUDA_HOME)/include
 CUDA_LIBS := $(addprefix -L,$(wildcard $(CUDA_HOME)/lib64)) -lcudart_static -ldl -lrt
 NVCC_FLAGS = -std=c++20 -O3 $(if $(filter 1,$(WERROR)),-Werror all-warnings) -Xcompiler \
-  -fPIC,-fvisibility=hidden,-Wall $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$a,code=sm_$a) \
+  -fPIC,-fvisibility=hidden,-Wall,-fno-exceptions,-fno-threadsafe-statics $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$a,code=sm_$a) \
   -gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH))
-$(eval $(call decide,CUDA,$(NVCC),nvcc not found; set CUDA_HOME to build platform-cuda))
+$(eval $(call decide,CUDA,$(and $(call program,g++,),$(NVCC)),nvcc or g++ not found; set CUDA_HOME and \
+  install g++ to build platform-cuda))
 
 # HIP: the same kernels through hipcc.
 HIPCC := $(call program,hipcc,$(HIP_HOME)/bin /opt/rocm/bin)
