@@ -56,9 +56,10 @@ plugins := $(filter-out $(left_out),$(shared))
 
 # ---- rules --------------------------------------------------------------------------------------
 
-# remember FILE,TEXT rewrites FILE only when its text changes, so that rules can depend on it.
+# remember FILE,TEXT rewrites FILE only when its text changes, so that rules can depend on it. Why
+# strip: make 4.3 keeps the last newline of a file longer than its buffer.
 same = $(and $(findstring x$1x,x$2x),$(findstring x$2x,x$1x))
-remember = $(if $(and $(wildcard $1),$(call same,$2,$(file <$1))),,$(shell mkdir -p $(dir $1))$(file >$1,$2))
+remember = $(if $(and $(wildcard $1),$(call same,$(strip $2),$(strip $(file <$1)))),,$(shell mkdir -p $(dir $1))$(file >$1,$2))
 objects = $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $1)))
 
 $(call remember,$(B)/flags,$(CC) $(FLAGS_tests) $(FLAGS_plugins) $(CFLAGS) $(LDFLAGS))
@@ -103,7 +104,7 @@ $(call remember,$(B)/names/$1,$(objects_$1))
 $3/libberth-$1.so: $(objects_$1) $(B)/names/$1 tools/plugin.map
 	@mkdir -p $$(@D)
 	$$(call say,LD)$(CC) -shared -pthread $(FLAVOUR) -Wl,--version-script=tools/plugin.map -Wl,-z,defs \
-	    $(objects_$1) $(LDFLAGS) $($1_LIBS) -o $$@
+	    $(objects_$1) $(LDFLAGS) $($1_LIBS) -lm -o $$@
 $(addprefix $3/,$(notdir $(wildcard $2/*.yaml))): $3/%: $2/%
 	@mkdir -p $$(@D)
 	$$(call say,COPY)cp $$< $$@
@@ -216,7 +217,7 @@ compile_commands.json:
 
 root = $(DESTDIR)$(PREFIX)
 headers := $(wildcard plugin-api/berth/*.h)
-## install, uninstall [DESTDIR= PREFIX=]: the program, its plugins, the plugin headers
+## install, uninstall: program, plugins and plugin headers, under DESTDIR and PREFIX (/usr/local)
 install: all
 	@install -d $(root)/bin $(root)/lib/berth/plugins $(root)/lib/pkgconfig $(root)/include/berth
 	@install -m 755 $(B)/berth $(root)/bin/berth

@@ -128,9 +128,9 @@ char *berth_arena_printf(berth_arena *arena, const char *format, ...) {
     return text;
 }
 
-berth_status berth_arena_exhausted(const berth_arena *arena, const char *what) {
-    return BERTH_FAIL(OUT_OF_MEMORY, "no memory for %s: %zu bytes are in use, the limit is %zu",
-                      what, arena->total_bytes, arena->limit_bytes);
+void berth_arena_fail(const berth_arena *arena, const char *what) {
+    (void)BERTH_FAIL(OUT_OF_MEMORY, "no memory for %s: %zu bytes are in use, the limit is %zu",
+                     what, arena->total_bytes, arena->limit_bytes);
 }
 
 size_t berth_arena_bytes(const berth_arena *arena) {

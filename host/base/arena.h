@@ -31,9 +31,14 @@ void *berth_arena_array(berth_arena *arena, size_t count, size_t size);
 char *berth_arena_strdup(berth_arena *arena, const char *cstr);
 char *berth_arena_copy(berth_arena *arena, berth_str str);
 char *berth_arena_printf(berth_arena *arena, const char *format, ...) BERTH_PRINTF(2, 3);
+void berth_arena_fail(const berth_arena *arena, const char *what); // part of the next
 // The failure to return when one of the above gave NULL: OUT_OF_MEMORY with `what` ("graph nodes")
-// and the arena's limit and use.
-BERTH_MUST_CHECK berth_status berth_arena_exhausted(const berth_arena *arena, const char *what);
+// and the arena's limit and use. Why inline: an analyzer sees that it is never BERTH_OK.
+BERTH_MUST_CHECK static inline berth_status berth_arena_exhausted(const berth_arena *arena,
+                                                                  const char *what) {
+    berth_arena_fail(arena, what);
+    return BERTH_OUT_OF_MEMORY;
+}
 // Bytes obtained from the system so far; stays the same over berth_arena_reset for the first block.
 size_t berth_arena_bytes(const berth_arena *arena);
 // Frees every object; keeps the first block, so that refilling it allocates nothing.

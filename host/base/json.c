@@ -211,6 +211,12 @@ static berth_json_limits with_defaults(const berth_json_limits *limits) {
 }
 
 static berth_status parse_text(berth_str text, const char *name, json_t **out_tree) {
+    // Why: jansson skips a NUL that follows a number.
+    const char *nul = text.size == 0 ? NULL : memchr(text.data, '\0', text.size);
+    if (nul != NULL) {
+        return BERTH_FAIL(CORRUPT, "%s: not valid JSON: a NUL byte at offset %zu", name,
+                          (size_t)(nul - text.data));
+    }
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, use_own_allocator);
     ran_out_of_memory = false;

@@ -61,7 +61,7 @@ typedef struct berth_option {
 typedef struct berth_option_source {
     berth_option_origin origin;
     const char
-        *detail; // "configs/x.yaml:3", "BERTH_PLUGINS", who changed it; NULL = nothing to add
+        *detail; // "configs/x.yaml:3:1", "BERTH_PLUGINS", who changed it; NULL = nothing to add
 } berth_option_source;
 
 // One target struct with its table. `rows`, `target` and what they point to outlive it.
@@ -80,21 +80,28 @@ BERTH_MUST_CHECK berth_status berth_options_init(berth_options *options, const b
                                                  size_t row_count, void *target,
                                                  berth_arena *arena);
 // Takes argv without the program's and command's names. `--name value`, `--name=value`, `-n value`,
-// `-nvalue`; `--` ends the options, `-` alone is an argument. The last of several occurrences
-// counts; a LIST collects them. INVALID_ARGUMENT: unknown (with the nearest name), not for this
-// command, value missing or wrong. `argv` must outlive the target's strings.
+// `-nvalue`; `--` ends the options, `-` alone is an argument; a value that begins with two dashes
+// is written with '='. The last of several occurrences counts; a LIST collects them.
+// INVALID_ARGUMENT: unknown (with the nearest name), not for this command, value missing or wrong.
+// `argv` must outlive `positional`.
 BERTH_MUST_CHECK berth_status berth_options_apply_argv(berth_options *options, uint64_t command,
                                                        int argc, char *const *argv);
-// Reads the variables that the rows name.
+// Reads the variables that the rows name. An empty one is an empty list for a LIST, else it is as
+// if it were not set.
 BERTH_MUST_CHECK berth_status berth_options_apply_env(berth_options *options);
 // Every key of the mapping must belong to a row; failures have file, line, column and nearest key.
 // A null value leaves the option as it is. The texts are copied; the tree may go.
 BERTH_MUST_CHECK berth_status berth_options_apply_yaml(berth_options *options,
                                                        const berth_yaml *root);
-// Sets one option by its name from a text, unless a stronger source has given it. `detail` is
-// copied.
+// Sets one option by its name from a text, unless a stronger source has given it; a wrong text is
+// INVALID_ARGUMENT all the same. The text and the source's detail are copied. An unknown name is
+// NOT_FOUND, with the nearest.
 BERTH_MUST_CHECK berth_status berth_options_set(berth_options *options, const char *name,
-                                                const char *value, berth_option_source source);
+                                                const char *text, berth_option_source source);
+// The same for a LIST whose items are given one by one and are not split at the separator.
+BERTH_MUST_CHECK berth_status berth_options_set_list(berth_options *options, const char *name,
+                                                     berth_option_list items,
+                                                     berth_option_source source);
 
 // NOT_FOUND for a name that no row has, with the nearest.
 BERTH_MUST_CHECK berth_status berth_options_source(const berth_options *options, const char *name,

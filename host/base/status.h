@@ -16,7 +16,9 @@
 // Starts a new report and yields the code: `return BERTH_FAIL(NOT_FOUND, "no op '%s'", name);`
 // The text is one line in the form "what: where, why, what to do". To fail with a code that is only
 // known at run time, call berth_status_fail with __FILE__ and __LINE__.
-#define BERTH_FAIL(code, ...) berth_status_fail(BERTH_##code, __FILE__, __LINE__, __VA_ARGS__)
+// Why the comma: an analyzer then knows that a failure is never BERTH_OK.
+#define BERTH_FAIL(code, ...)                                                                      \
+    (berth_status_fail(BERTH_##code, __FILE__, __LINE__, __VA_ARGS__), BERTH_##code)
 
 // Returns from the calling function with the status of `call` unless that is BERTH_OK.
 #define BERTH_TRY(call)                                                                            \
@@ -56,8 +58,8 @@ typedef struct berth_status_report {
 
 // Replaces this thread's report and returns `code`, which must not be BERTH_OK. The arguments may
 // point into the text of the report that is being replaced.
-BERTH_MUST_CHECK berth_status berth_status_fail(berth_status code, const char *file, int line,
-                                                const char *format, ...) BERTH_PRINTF(4, 5);
+berth_status berth_status_fail(berth_status code, const char *file, int line, const char *format,
+                               ...) BERTH_PRINTF(4, 5);
 // Adds context to this thread's report; does nothing when there is none.
 void berth_status_note(const char *file, int line, const char *format, ...) BERTH_PRINTF(3, 4);
 

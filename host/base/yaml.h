@@ -31,7 +31,7 @@ typedef struct berth_yaml berth_yaml;
 
 typedef struct berth_yaml_limits {
     size_t bytes;   // of text; 0 = 64 KiB
-    uint32_t depth; // of nested sequences and mappings; 0 = 16
+    uint32_t depth; // of nested sequences and mappings; 0 = 16, at most 64
     uint32_t nodes; // scalars, sequences, mappings and keys; 0 = 1,000
 } berth_yaml_limits;
 
@@ -55,6 +55,9 @@ berth_str berth_yaml_scalar(const berth_yaml *node); // a scalar's text; "" for 
 uint32_t berth_yaml_line(const berth_yaml *node);    // from 1; a member's is its key's
 uint32_t berth_yaml_column(const berth_yaml *node);
 const char *berth_yaml_file(const berth_yaml *node);
+
+// The parent and the position in it; NULL for the root.
+const berth_yaml *berth_yaml_parent(const berth_yaml *node, uint32_t *out_index);
 
 // Elements or members in the order of the text; 0 for a scalar.
 size_t berth_yaml_size(const berth_yaml *node);

@@ -44,13 +44,14 @@ typedef struct berth_output {
     size_t first_position; // position of the first of these rows
 } berth_output;
 
-// The worker must be warmed up. Takes block size and counts from its cache specs and the config.
+// Takes a worker that was just created through init_device, load_model, the caches and warm-up. The
+// engine borrows it.
 BERTH_MUST_CHECK berth_status berth_engine_create(const berth_config *config, berth_worker *worker,
                                                   berth_engine **out_engine);
-// Runs a worker from init_device to warm_up, sizing the cache: the first line of every command with
-// a model.
-BERTH_MUST_CHECK berth_status berth_engine_start(const berth_config *config, berth_worker *worker);
-// INVALID_ARGUMENT when the prompt does not fit the model's length or the cache.
+// Tokens of prompt and output together.
+int64_t berth_engine_max_model_len(const berth_engine *engine);
+// INVALID_ARGUMENT when the prompt is empty, does not fit the model's length or holds an id that is
+// not in the vocabulary. The output ends at the model's length at the latest.
 BERTH_MUST_CHECK berth_status berth_engine_add(berth_engine *engine, const berth_request *request,
                                                uint64_t *out_id);
 void berth_engine_abort(berth_engine *engine, uint64_t id);

@@ -25,7 +25,7 @@ typedef struct berth_plan_request {
     const berth_kv_cache_spec *kv_caches;
     size_t kv_cache_count;
     int64_t max_tokens;    // of one step
-    int64_t max_sequences; // of one step
+    int64_t max_sequences; // of one step, and logits rows of one step
     int64_t max_seq_len;   // longest sequence
 } berth_plan_request;
 

@@ -18,10 +18,6 @@
 // Complete: every inherit slot is set, optional ones return UNSUPPORTED naming themselves.
 extern const berth_worker_api berth_worker_default;
 
-// Checks a platform's table: feature bits against slots, slots that must come together.
-// INVALID_ARGUMENT names the slots. Used when the platform is chosen, before anything runs.
-BERTH_MUST_CHECK berth_status berth_worker_check(const berth_worker_api *api);
-
 // Merges and creates; nothing of the device is touched. `platform` may be NULL (native host
 // execution). Everything given outlives the worker.
 BERTH_MUST_CHECK berth_status berth_worker_create(const berth_config *config,
@@ -50,6 +46,9 @@ BERTH_MUST_CHECK berth_status berth_worker_execute(berth_worker *worker,
 BERTH_MUST_CHECK berth_status berth_worker_sample(berth_worker *worker,
                                                   const berth_scheduler_output *input,
                                                   berth_model_output *out);
+// Waits for an asynchronous output.
+BERTH_MUST_CHECK berth_status berth_worker_wait(berth_worker *worker, berth_model_output *out);
+BERTH_MUST_CHECK berth_status berth_worker_execute_dummy(berth_worker *worker);
 BERTH_MUST_CHECK berth_status berth_worker_sleep(berth_worker *worker, uint64_t level);
 BERTH_MUST_CHECK berth_status berth_worker_wake_up(berth_worker *worker, uint64_t tags);
 BERTH_MUST_CHECK berth_status berth_worker_check_health(berth_worker *worker);

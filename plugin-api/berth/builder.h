@@ -163,7 +163,7 @@ static inline void berth_build_fail(berth_builder *builder, berth_status status,
     va_start(arguments, format);
     const int written = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    builder->fail(builder, status, text, berth_plugin_length_(written));
+    (builder->fail)(builder, status, text, berth_plugin_length_(written));
 }
 
 // A formatted name of at most 255 bytes: berth_build_name(b, "%s.%d", prefix, i).
@@ -178,33 +178,21 @@ static inline const char *berth_build_name(berth_builder *builder, const char *f
     return builder->intern(builder, text, length);
 }
 
-static inline const berth_attribute *berth_call_find(const berth_call *call, const char *name) {
-    for (uint64_t i = 0; i < call->attribute_count; ++i) {
-        const char *a = call->attributes[i]->name;
-        const char *b = name;
-        while (*a && *a == *b) {
-            ++a;
-            ++b;
-        }
-        if (*a == *b) {
-            return call->attributes[i];
-        }
-    }
-    return NULL;
-}
-
 // Attributes of a layer's call; an absent one gives the fallback.
 static inline int64_t berth_call_i64(const berth_call *call, const char *name, int64_t fallback) {
-    const berth_attribute *found = berth_call_find(call, name);
+    const berth_attribute *found =
+        berth_attribute_find(call->attributes, call->attribute_count, name);
     return found ? found->i64 : fallback;
 }
 static inline double berth_call_f64(const berth_call *call, const char *name, double fallback) {
-    const berth_attribute *found = berth_call_find(call, name);
+    const berth_attribute *found =
+        berth_attribute_find(call->attributes, call->attribute_count, name);
     return found ? found->f64 : fallback;
 }
 static inline const char *berth_call_str(const berth_call *call, const char *name,
                                          const char *fallback) {
-    const berth_attribute *found = berth_call_find(call, name);
+    const berth_attribute *found =
+        berth_attribute_find(call->attributes, call->attribute_count, name);
     return found ? found->str : fallback;
 }
 

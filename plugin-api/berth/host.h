@@ -103,7 +103,8 @@ static inline berth_status berth_plugin_fail_(const berth_host *host, berth_stat
     va_start(arguments, format);
     const int written = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    host->fail(host, status, text, berth_plugin_length_(written));
+    // Parentheses: a test library's function-like macro of that name must not take the call over.
+    (host->fail)(host, status, text, berth_plugin_length_(written));
     return status;
 }
 

@@ -168,6 +168,13 @@ typedef struct berth_op_impl {
                          const berth_tensor *destination);
 } berth_op_impl;
 
+// The attribute of that name; NULL when the op's schema has none. Present, but absent at this site,
+// is kind BERTH_ATTRIBUTE_NONE.
+static inline const berth_attribute *berth_site_attribute(const berth_op_site *site,
+                                                          const char *name) {
+    return berth_attribute_find(site->attributes, site->attribute_count, name);
+}
+
 // ---- shorthand for tables -----------------------------------------------------------------------
 
 // Elements of the pointer arrays above, to be used at file scope:

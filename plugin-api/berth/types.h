@@ -19,6 +19,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 // Whether a table, possibly built against an older header, has a slot and the slot is not NULL.
 #define BERTH_HAS(table, slot)                                                                     \
@@ -135,5 +136,16 @@ typedef struct berth_attribute {
     const double *f64s;
     uint64_t count;
 } berth_attribute;
+
+// The attribute of that name in an array of `count`, or NULL.
+static inline const berth_attribute *berth_attribute_find(const berth_attribute *const *attributes,
+                                                          uint64_t count, const char *name) {
+    for (uint64_t i = 0; i < count; ++i) {
+        if (strcmp(attributes[i]->name, name) == 0) {
+            return attributes[i];
+        }
+    }
+    return NULL;
+}
 
 #endif

@@ -63,9 +63,10 @@ typedef struct berth_sampling {
 
 typedef struct berth_scheduler_output {
     uint64_t size;
-    const berth_batch *batch;              // host view set, device view NULL: the worker fills it
-    const berth_sampling *const *sampling; // per logits row; NULL: no sampling, logits only
-    uint64_t want_logits;                  // 1: `logits` of the output is wanted
+    const berth_batch *batch; // host view set, device view NULL: the worker fills it
+    // One per logits row, an entry NULL: that row is not sampled. NULL: no row is.
+    const berth_sampling *const *sampling;
+    uint64_t want_logits; // 1: `logits` of the output is wanted
 } berth_scheduler_output;
 
 #define BERTH_OUTPUT_READY   0u // the output is filled
@@ -78,7 +79,7 @@ typedef struct berth_model_output {
     uint64_t state; // BERTH_OUTPUT_*
     uint64_t row_count;
     uint64_t vocab_size;
-    const int32_t *token_ids; // [row_count], NULL when not sampled
+    const int32_t *token_ids; // [row_count], -1: row not sampled; NULL: no row is
     const float *logits;      // [row_count, vocab_size] in host memory, NULL unless wanted
     berth_status (*wait)(void *completion);
     void *completion;

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// Merges as a hash table of id pairs, and a word as a linked list of symbols with a heap of the
+// pairs that can be joined, so that a word of a million letters takes no longer per letter than a
+// short one.
+#include "tokenizer/bpe.h"
+
+#include <string.h>
+
+#include "tokenizer/alphabet.h"
+
+// ---- the table of merges ----
+
+// Where a pair is, or the free place where it belongs.
+static berth_merge *find_place(const berth_bpe *bpe, int32_t left, int32_t right) {
+    const uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    const uint64_t mask = ((uint64_t)1 << bpe->merge_bits) - 1;
+    uint64_t place = pair * UINT64_C(0x9E3779B97F4A7C15) >> (64 - bpe->merge_bits);
+    while (bpe->merges[place].rank > 0 &&
+           (bpe->merges[place].left != left || bpe->merges[place].right != right)) {
+        place = (place + 1) & mask;
+    }
+    return &bpe->merges[place];
+}
+
+static const berth_merge *find_merge(const berth_bpe *bpe, int32_t left, int32_t right) {
+    const berth_merge *place = find_place(bpe, left, right);
+    return place->rank > 0 ? place : NULL;
+}
+
+// ---- reading the file ----
+
+// A merge is "a b" in older files and ["a", "b"] in newer ones.
+static berth_status read_halves(const berth_json *merge, berth_str *out_left,
+                                berth_str *out_right) {
+    if (berth_json_kind_of(merge) == BERTH_JSON_ARRAY) {
+        if (berth_json_size(merge) != 2) {
+            return berth_json_fail(BERTH_CORRUPT, merge, "a merge needs two tokens, found %zu",
+                                   berth_json_size(merge));
+        }
+        BERTH_TRY(berth_json_get_str(merge, "0", out_left));
+        return berth_json_get_str(merge, "1", out_right);
+    }
+    berth_str text;
+    BERTH_TRY(berth_json_get_str(merge, "", &text));
+    const size_t blank = berth_str_find(text, ' ');
+    *out_left = berth_str_slice(text, 0, blank);
+    *out_right = berth_str_slice(text, blank + 1, SIZE_MAX);
+    if (blank == text.size || berth_str_find(*out_right, ' ') < out_right->size) {
+        return berth_json_fail(BERTH_CORRUPT, merge,
+                               "merge '" BERTH_STR_FMT "' is not two tokens with one blank between",
+                               BERTH_STR_ARG(text));
+    }
+    return BERTH_OK;
+}
+
+static bool is_version_line(const berth_json *merge) {
+    berth_str text;
+    return berth_json_kind_of(merge) == BERTH_JSON_STRING &&
+           berth_json_get_str(merge, "", &text) == BERTH_OK &&
+           berth_str_starts_with(text, BERTH_STR("#version"));
+}
+
+static berth_status find_token(const berth_bpe *bpe, berth_str content, const berth_json *merge,
+                               int32_t *out_id) {
+    *out_id = content.size > 0 ? berth_vocabulary_find(bpe->vocabulary, content) : -1;
+    if (*out_id < 0) {
+        return berth_json_fail(BERTH_CORRUPT, merge,
+                               "a merge of or into '" BERTH_STR_FMT
+                               "', which is no token of the vocabulary",
+                               BERTH_STR_ARG(content));
+    }
+    return BERTH_OK;
+}
+
+// Why a repeated pair counts where it stands last, and a first line of merges.txt that slipped in
+// counts nowhere: so the reference reader has it.
+static berth_status read_merge(berth_bpe *bpe, const berth_json *json, uint32_t rank,
+                               berth_text *joined) {
+    berth_str left, right;
+    if (is_version_line(json)) {
+        return BERTH_OK;
+    }
+    BERTH_TRY(read_halves(json, &left, &right));
+    berth_text_clear(joined);
+    berth_text_add(joined, left);
+    berth_text_add(joined, right);
+    BERTH_TRY(berth_text_finish(joined, NULL));
+    berth_merge merge = {.rank = rank};
+    BERTH_TRY(find_token(bpe, left, json, &merge.left));
+    BERTH_TRY(find_token(bpe, right, json, &merge.right));
+    BERTH_TRY(find_token(bpe, berth_text_str(joined), json, &merge.joined));
+    *find_place(bpe, merge.left, merge.right) = merge;
+    return BERTH_OK;
+}
+
+static berth_status read_merges(berth_bpe *bpe, berth_arena *arena, const berth_json *merges) {
+    const size_t count = berth_json_size(merges);
+    bpe->merge_bits = 4;
+    while (((size_t)1 << bpe->merge_bits) < 2 * count) {
+        ++bpe->merge_bits;
+    }
+    bpe->merges = BERTH_ARENA_ARRAY(arena, berth_merge, (size_t)1 << bpe->merge_bits);
+    if (!bpe->merges) {
+        return berth_arena_exhausted(arena, "merges");
+    }
+    berth_text joined;
+    berth_text_init(&joined, SIZE_MAX / 2);
+    berth_status status = BERTH_OK;
+    for (size_t i = 0; i < count && status == BERTH_OK; ++i) {
+        status = read_merge(bpe, berth_json_at(merges, i), (uint32_t)i + 1, &joined);
+    }
+    berth_text_deinit(&joined);
+    return status;
+}
+
+// Why every byte must be a token: then no text has an unknown one, and unk_token, fuse_unk and
+// byte_fallback cannot matter.
+static berth_status find_bytes(berth_bpe *bpe, const berth_json *model) {
+    for (unsigned byte = 0; byte < 256; ++byte) {
+        const char raw = (char)byte;
+        char spelling[2];
+        const size_t size = berth_alphabet_spell((berth_str){.data = &raw, .size = 1}, spelling);
+        bpe->byte_ids[byte] = berth_vocabulary_find(
+            bpe->vocabulary, (berth_str){.data = spelling, .size = size});
+        if (bpe->byte_ids[byte] < 0) {
+            return berth_json_fail(BERTH_UNSUPPORTED, model,
+                                   "a vocabulary without a token for byte 0x%02X is not supported: "
+                                   "byte-level BPE needs all 256",
+                                   byte);
+        }
+    }
+    return BERTH_OK;
+}
+
+static berth_status refuse_options(const berth_json *model) {
+    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    double dropout;
+    BERTH_TRY(berth_json_f64_or(model, "dropout", 0, &dropout));
+    if (dropout != 0) {
+        return berth_json_fail(BERTH_UNSUPPORTED, model, "dropout is not supported");
+    }
+    for (size_t i = 0; i < BERTH_COUNT(affixes); ++i) {
+        berth_str affix;
+        BERTH_TRY(berth_json_str_or(model, affixes[i], BERTH_STR(""), &affix));
+        if (affix.size > 0) {
+            return berth_json_fail(BERTH_UNSUPPORTED, model, "%s is not supported", affixes[i]);
+        }
+    }
+    return BERTH_OK;
+}
+
+berth_status berth_bpe_read(berth_bpe *bpe, berth_arena *arena, const berth_vocabulary *vocabulary,
+                            const berth_json *model) {
+    bpe->vocabulary = vocabulary;
+    BERTH_TRY(refuse_options(model));
+    BERTH_TRY(berth_json_bool_or(model, "ignore_merges", false, &bpe->takes_whole_words));
+    BERTH_TRY(find_bytes(bpe, model));
+    const berth_json *merges;
+    BERTH_TRY(berth_json_get_array(model, "merges", &merges));
+    return read_merges(bpe, arena, merges);
+}
+
+// ---- encoding a word ----
+
+static bool comes_before(berth_candidate a, berth_candidate b) {
+    return a.rank != b.rank ? a.rank < b.rank : a.left < b.left;
+}
+
+static void push_candidate(berth_bpe_scratch *scratch, berth_candidate candidate) {
+    berth_candidate *heap = scratch->queue.data;
+    size_t at = scratch->queue.count++;
+    while (at > 0 && comes_before(candidate, heap[(at - 1) / 2])) {
+        heap[at] = heap[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    heap[at] = candidate;
+}
+
+static berth_candidate pop_candidate(berth_bpe_scratch *scratch) {
+    berth_candidate *heap = scratch->queue.data;
+    const berth_candidate first = heap[0];
+    const size_t count = --scratch->queue.count;
+    const berth_candidate last = heap[count];
+    size_t at = 0;
+    for (size_t child = 1; child < count; child = 2 * at + 1) {
+        if (child + 1 < count && comes_before(heap[child + 1], heap[child])) {
+            ++child;
+        }
+        if (!comes_before(heap[child], last)) {
+            break;
+        }
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = last;
+    return first;
+}
+
+// Puts the pair that begins at a symbol into the queue if the file merges it.
+static void consider(const berth_bpe *bpe, berth_bpe_scratch *scratch, int32_t left) {
+    const berth_symbol *symbols = scratch->symbols.data;
+    if (left < 0 || symbols[left].next < 0) {
+        return;
+    }
+    const berth_merge *merge = find_merge(bpe, symbols[left].id, symbols[symbols[left].next].id);
+    if (merge) {
+        push_candidate(scratch,
+                       (berth_candidate){.rank = merge->rank, .left = left, .merge = merge});
+    }
+}
+
+// Every symbol but the last may begin a pair, and every join brings at most two new pairs.
+static berth_status start_word(const berth_bpe *bpe, berth_str word, berth_bpe_scratch *scratch) {
+    BERTH_TRY(berth_array_reserve(&scratch->symbols, word.size));
+    BERTH_TRY(berth_array_reserve(&scratch->queue, 3 * word.size));
+    scratch->symbols.count = word.size;
+    scratch->queue.count = 0;
+    const int32_t last = (int32_t)word.size - 1;
+    for (int32_t i = 0; i <= last; ++i) {
+        scratch->symbols.data[i] = (berth_symbol){
+            .id = bpe->byte_ids[(uint8_t)word.data[i]],
+            .previous = i - 1,
+            .next = i < last ? i + 1 : -1,
+        };
+    }
+    for (int32_t i = 0; i < last; ++i) {
+        consider(bpe, scratch, i);
+    }
+    return BERTH_OK;
+}
+
+static void join(const berth_bpe *bpe, berth_bpe_scratch *scratch, berth_candidate candidate) {
+    berth_symbol *symbols = scratch->symbols.data;
+    berth_symbol *left = &symbols[candidate.left];
+    const int32_t right = left->next;
+    const bool is_stale = left->id != candidate.merge->left || right < 0 ||
+                          symbols[right].id != candidate.merge->right;
+    if (is_stale) {
+        return;
+    }
+    left->id = candidate.merge->joined;
+    left->next = symbols[right].next;
+    symbols[right].id = -1;
+    if (left->next >= 0) {
+        symbols[left->next].previous = candidate.left;
+    }
+    consider(bpe, scratch, left->previous);
+    consider(bpe, scratch, candidate.left);
+}
+
+static berth_status find_whole_word(const berth_bpe *bpe, berth_str word,
+                                    berth_bpe_scratch *scratch, int32_t *out_id) {
+    BERTH_TRY(berth_array_reserve(&scratch->spelling, 2 * word.size));
+    const size_t size = berth_alphabet_spell(word, scratch->spelling.data);
+    *out_id = berth_vocabulary_find(bpe->vocabulary,
+                                    (berth_str){.data = scratch->spelling.data, .size = size});
+    return BERTH_OK;
+}
+
+berth_status berth_bpe_encode(const berth_bpe *bpe, berth_str word, berth_bpe_scratch *scratch,
+                              berth_token_ids *ids) {
+    int32_t whole = -1;
+    if (word.size == 1) {
+        whole = bpe->byte_ids[(uint8_t)word.data[0]];
+    } else if (bpe->takes_whole_words && word.size <= bpe->vocabulary->longest) {
+        BERTH_TRY(find_whole_word(bpe, word, scratch, &whole));
+    }
+    if (whole >= 0) {
+        return berth_array_push(ids, whole);
+    }
+    BERTH_TRY(start_word(bpe, word, scratch));
+    while (scratch->queue.count > 0) {
+        join(bpe, scratch, pop_candidate(scratch));
+    }
+    for (int32_t i = 0; i >= 0; i = scratch->symbols.data[i].next) {
+        BERTH_TRY(berth_array_push(ids, scratch->symbols.data[i].id));
+    }
+    return BERTH_OK;
+}
+
+void berth_bpe_scratch_deinit(berth_bpe_scratch *scratch) {
+    berth_array_free(&scratch->symbols);
+    berth_array_free(&scratch->queue);
+    berth_array_free(&scratch->spelling);
+}

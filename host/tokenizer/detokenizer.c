@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ids to text. Bytes wait until they are a character, or can no longer become one.
+#include <string.h>
+
+#include "base/utf8.h"
+#include "tokenizer/parts.h"
+
+#define TAIL_BYTES  3 // the most that can wait
+#define REPLACEMENT "\xEF\xBF\xBD"
+#define BLOCK_BYTES 256
+
+struct berth_detokenizer {
+    berth_arena *arena; // owns this struct too
+    const berth_tokenizer *tokenizer;
+    uint32_t flags;
+    char *bytes; // those that wait, then those of the token at hand
+    size_t waiting;
+    char *text; // the result: at most one U+FFFD for each byte
+};
+
+berth_status berth_detokenizer_create(const berth_tokenizer *tokenizer, uint32_t flags,
+                                      berth_detokenizer **out_detokenizer) {
+    const size_t room = tokenizer->vocabulary.longest + TAIL_BYTES;
+    const size_t text_room = room * strlen(REPLACEMENT);
+    const size_t block = BLOCK_BYTES + sizeof(berth_detokenizer) + room + text_room;
+    berth_arena *arena;
+    *out_detokenizer = NULL;
+    BERTH_TRY(berth_arena_create(block, 2 * block, &arena));
+    berth_detokenizer *d = BERTH_ARENA_NEW(arena, berth_detokenizer);
+    char *bytes = berth_arena_alloc(arena, room, 1);
+    char *text = berth_arena_alloc(arena, text_room, 1);
+    if (!d || !bytes || !text) {
+        const berth_status status = berth_arena_exhausted(arena, "a detokenizer");
+        berth_arena_destroy(arena);
+        return status;
+    }
+    *d = (berth_detokenizer){
+        .arena = arena,
+        .tokenizer = tokenizer,
+        .flags = flags,
+        .bytes = bytes,
+        .text = text,
+    };
+    *out_detokenizer = d;
+    return BERTH_OK;
+}
+
+// The first `size` bytes as text, with U+FFFD for what is broken.
+static berth_str take_text(berth_detokenizer *d, size_t size) {
+    const berth_str bytes = {.data = d->bytes, .size = size};
+    size_t written = 0;
+    for (size_t at = 0; at < size;) {
+        uint32_t code;
+        const size_t step = berth_utf8_next(berth_str_slice(bytes, at, SIZE_MAX), &code);
+        const bool is_bad = code == BERTH_UTF8_BAD;
+        const berth_str piece = is_bad ? BERTH_STR(REPLACEMENT) : berth_str_slice(bytes, at, step);
+        memcpy(d->text + written, piece.data, piece.size);
+        written += piece.size;
+        at += step;
+    }
+    return (berth_str){.data = d->text, .size = written};
+}
+
+berth_status berth_detokenizer_push(berth_detokenizer *d, int32_t id, berth_str *out_text) {
+    const berth_token *token = berth_vocabulary_get(&d->tokenizer->vocabulary, id);
+    if (!token) {
+        return BERTH_FAIL(INVALID_ARGUMENT, "id %d has no token: ids are below %zu", id,
+                          berth_tokenizer_size(d->tokenizer));
+    }
+    *out_text = (berth_str){.data = d->text, .size = 0};
+    if (token->is_special && d->flags & BERTH_DECODE_SKIP_SPECIAL) {
+        return BERTH_OK;
+    }
+    memcpy(d->bytes + d->waiting, token->bytes.data, token->bytes.size);
+    const size_t size = d->waiting + token->bytes.size;
+    d->waiting = berth_utf8_tail_bytes((berth_str){.data = d->bytes, .size = size});
+    *out_text = take_text(d, size - d->waiting);
+    memmove(d->bytes, d->bytes + size - d->waiting, d->waiting);
+    return BERTH_OK;
+}
+
+berth_str berth_detokenizer_finish(berth_detokenizer *d) {
+    const size_t size = d->waiting;
+    d->waiting = 0;
+    return take_text(d, size);
+}
+
+void berth_detokenizer_destroy(berth_detokenizer *d) {
+    if (d) {
+        berth_arena_destroy(d->arena);
+    }
+}
+
+static berth_status decode(berth_detokenizer *d, const int32_t *ids, size_t count,
+                           berth_text *text) {
+    for (size_t i = 0; i < count; ++i) {
+        berth_str piece;
+        BERTH_TRY(berth_detokenizer_push(d, ids[i], &piece));
+        berth_text_add(text, piece);
+    }
+    berth_text_add(text, berth_detokenizer_finish(d));
+    return berth_text_finish(text, NULL);
+}
+
+berth_status berth_tokenizer_decode(const berth_tokenizer *tokenizer, const int32_t *ids,
+                                    size_t count, uint32_t flags, berth_text *text) {
+    berth_detokenizer *d;
+    BERTH_TRY(berth_detokenizer_create(tokenizer, flags, &d));
+    const berth_status status = decode(d, ids, count, text);
+    berth_detokenizer_destroy(d);
+    return status;
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a tokenizer is made of, for the files of this folder that build it and use it.
+#ifndef BERTH_TOKENIZER_PARTS_H
+#define BERTH_TOKENIZER_PARTS_H
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "tokenizer/added.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/splitter.h"
+#include "tokenizer/template.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/vocabulary.h"
+
+struct berth_tokenizer {
+    berth_arena *arena; // owns this struct too
+    berth_vocabulary vocabulary;
+    berth_added added;
+    berth_splitter splitter;
+    berth_bpe bpe;
+    berth_template template;
+    int32_t bos_id, eos_id; // -1: none
+};
+
+// Fills a zeroed tokenizer that has its arena. `config` is tokenizer_config.json or NULL.
+BERTH_MUST_CHECK berth_status berth_tokenizer_read(berth_tokenizer *tokenizer,
+                                                   const berth_json *file,
+                                                   const berth_json *config);
+
+#endif

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// From tokenizer.json and tokenizer_config.json to the parts of a tokenizer. The order is that of
+// need: ids first, then what refers to them.
+//
+// What is read past, because it changes neither ids nor text here: truncation and padding (the
+// engine's limits decide), trim_offsets (there are no offsets), a pair template (there is one text).
+#include "base/str.h"
+#include "tokenizer/parts.h"
+
+static berth_status read_vocabulary(berth_tokenizer *t, const berth_json *file) {
+    const berth_json *vocab;
+    berth_str type;
+    // Why a missing type is BPE: files of the first years do not say it.
+    BERTH_TRY(berth_json_str_or(file, "model.type", BERTH_STR("BPE"), &type));
+    if (!berth_str_equal_cstr(type, "BPE")) {
+        return berth_json_fail(BERTH_UNSUPPORTED, berth_json_find(file, "model"),
+                               "model '" BERTH_STR_FMT "' is not supported: byte-level BPE is",
+                               BERTH_STR_ARG(type));
+    }
+    BERTH_TRY(berth_json_get_object(file, "model.vocab", &vocab));
+    return berth_vocabulary_read(&t->vocabulary, t->arena, vocab);
+}
+
+static berth_status read_added_tokens(berth_tokenizer *t, const berth_json *file) {
+    if (!berth_json_has(file, "added_tokens")) {
+        return BERTH_OK;
+    }
+    const berth_json *list;
+    BERTH_TRY(berth_json_get_array(file, "added_tokens", &list));
+    for (size_t i = 0; i < berth_json_size(list); ++i) {
+        const berth_json *entry = berth_json_at(list, i);
+        int64_t id;
+        BERTH_TRY(berth_json_get_i64(entry, "id", &id));
+        BERTH_TRY(berth_added_read(&t->added, &t->vocabulary, t->arena, id, entry));
+    }
+    return BERTH_OK;
+}
+
+// Why these count as well: a checkpoint's own loader adds them over those of tokenizer.json.
+static berth_status read_added_tokens_decoder(berth_tokenizer *t, const berth_json *config) {
+    if (!berth_json_has(config, "added_tokens_decoder")) {
+        return BERTH_OK;
+    }
+    const berth_json *entries;
+    BERTH_TRY(berth_json_get_object(config, "added_tokens_decoder", &entries));
+    for (size_t i = 0; i < berth_json_size(entries); ++i) {
+        const berth_json *entry = berth_json_at(entries, i);
+        int64_t id;
+        BERTH_TRY_NOTE(berth_str_parse_i64(berth_json_key_at(entries, i), &id),
+                       "reading added_tokens_decoder of %s", berth_json_file(config));
+        BERTH_TRY(berth_added_read(&t->added, &t->vocabulary, t->arena, id, entry));
+    }
+    return BERTH_OK;
+}
+
+// A token that is named as text or as {"content": text}; it becomes a special one.
+static berth_status read_named(berth_tokenizer *t, const berth_json *config, const char *key,
+                               int32_t *out_id) {
+    const berth_json *value = berth_json_find(config, key);
+    berth_str content;
+    if (!berth_json_has(config, key)) {
+        return BERTH_OK;
+    }
+    const char *path = berth_json_kind_of(value) == BERTH_JSON_OBJECT ? "content" : "";
+    BERTH_TRY(berth_json_get_str(value, path, &content));
+    *out_id = berth_vocabulary_find(&t->vocabulary, content);
+    if (*out_id < 0) {
+        return berth_json_fail(BERTH_CORRUPT, value,
+                               "'" BERTH_STR_FMT "' is no token of tokenizer.json",
+                               BERTH_STR_ARG(content));
+    }
+    return berth_added_name(&t->added, &t->vocabulary, *out_id);
+}
+
+static berth_status read_config(berth_tokenizer *t, const berth_json *config) {
+    BERTH_TRY(read_added_tokens_decoder(t, config));
+    BERTH_TRY(read_named(t, config, "bos_token", &t->bos_id));
+    return read_named(t, config, "eos_token", &t->eos_id);
+}
+
+// Why the switches beat the file's template: they are what a checkpoint's own loader goes by.
+static berth_status read_switches(berth_tokenizer *t, const berth_json *config) {
+    bool has_bos, has_eos;
+    BERTH_TRY(berth_json_bool_or(config, "add_bos_token", false, &has_bos));
+    BERTH_TRY(berth_json_bool_or(config, "add_eos_token", false, &has_eos));
+    if (!berth_json_has(config, "add_bos_token") && !berth_json_has(config, "add_eos_token")) {
+        return BERTH_OK;
+    }
+    return berth_template_replace(&t->template, has_bos ? t->bos_id : -1, has_eos ? t->eos_id : -1);
+}
+
+static berth_status refuse_normalizer(const berth_json *file) {
+    const berth_json *normalizer = berth_json_find(file, "normalizer");
+    berth_str type;
+    if (!berth_json_has(file, "normalizer")) {
+        return BERTH_OK;
+    }
+    BERTH_TRY(berth_json_get_str(normalizer, "type", &type));
+    const berth_json *steps = berth_json_find(normalizer, "normalizers");
+    if (berth_str_equal_cstr(type, "Sequence") && steps && berth_json_size(steps) == 0) {
+        return BERTH_OK;
+    }
+    return berth_json_fail(BERTH_UNSUPPORTED, normalizer,
+                           "normalizer '" BERTH_STR_FMT "' is not supported", BERTH_STR_ARG(type));
+}
+
+static berth_status check_decoder(const berth_json *file) {
+    berth_str type;
+    BERTH_TRY(berth_json_str_or(file, "decoder.type", BERTH_STR("none"), &type));
+    if (berth_str_equal_cstr(type, "ByteLevel")) {
+        return BERTH_OK;
+    }
+    return berth_json_fail(BERTH_UNSUPPORTED, file,
+                           "decoder '" BERTH_STR_FMT "' is not supported: ByteLevel is",
+                           BERTH_STR_ARG(type));
+}
+
+berth_status berth_tokenizer_read(berth_tokenizer *t, const berth_json *file,
+                                  const berth_json *config) {
+    const berth_json *model, *pre_tokenizer;
+    BERTH_TRY(berth_json_get_object(file, "model", &model));
+    BERTH_TRY(read_vocabulary(t, file));
+    BERTH_TRY(read_added_tokens(t, file));
+    if (config) {
+        BERTH_TRY(read_config(t, config));
+    }
+    BERTH_TRY(berth_added_finish(&t->added, t->arena));
+    BERTH_TRY(refuse_normalizer(file));
+    BERTH_TRY(berth_json_get_object(file, "pre_tokenizer", &pre_tokenizer));
+    BERTH_TRY(berth_splitter_read(&t->splitter, pre_tokenizer));
+    BERTH_TRY(berth_bpe_read(&t->bpe, t->arena, &t->vocabulary, model));
+    BERTH_TRY(check_decoder(file));
+    BERTH_TRY(berth_template_read(&t->template, &t->vocabulary,
+                                  berth_json_find(file, "post_processor")));
+    return config ? read_switches(t, config) : BERTH_OK;
+}

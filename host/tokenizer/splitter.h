@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pre-tokenizer: cuts a text into the words that BPE sees one by one. Stages follow the file;
+// the last one is ByteLevel, which makes every word a sequence of bytes.
+#ifndef BERTH_TOKENIZER_SPLITTER_H
+#define BERTH_TOKENIZER_SPLITTER_H
+
+#include "base/array.h"
+#include "base/json.h"
+#include "base/str.h"
+#include "tokenizer/pattern.h"
+
+#define BERTH_SPLITTER_STAGES 16
+
+typedef enum berth_split_rule { // what becomes of a match, as tokenizer.json names it
+    BERTH_SPLIT_ISOLATED,
+    BERTH_SPLIT_REMOVED,
+    BERTH_SPLIT_CONTIGUOUS,
+    BERTH_SPLIT_MERGED_WITH_PREVIOUS,
+    BERTH_SPLIT_MERGED_WITH_NEXT,
+} berth_split_rule;
+
+typedef struct berth_split_stage {
+    berth_pattern *pattern; // owned; NULL: the stage puts a blank before words that begin with none
+    berth_split_rule rule;
+    bool is_inverted; // what lies between the matches counts as matches
+} berth_split_stage;
+
+typedef struct berth_splitter {
+    berth_split_stage stages[BERTH_SPLITTER_STAGES];
+    size_t count;
+    bool is_complete; // ByteLevel was read
+} berth_splitter;
+
+typedef berth_array(berth_str) berth_words;
+
+// What one thread needs to cut; zeroed is ready.
+typedef struct berth_splitter_scratch {
+    berth_words words; // the result: borrowed from the text or from `prefixed`, until the next cut
+    berth_words previous;
+    berth_array(char) prefixed;
+    berth_matcher *matcher;
+} berth_splitter_scratch;
+
+// From the pre_tokenizer of a tokenizer.json. A component that is not supported is UNSUPPORTED.
+BERTH_MUST_CHECK berth_status berth_splitter_read(berth_splitter *splitter,
+                                                  const berth_json *pre_tokenizer);
+void berth_splitter_deinit(berth_splitter *splitter);
+
+// Cuts valid UTF-8 into scratch->words, none of them empty.
+BERTH_MUST_CHECK berth_status berth_splitter_cut(const berth_splitter *splitter, berth_str text,
+                                                 berth_splitter_scratch *scratch);
+void berth_splitter_scratch_deinit(berth_splitter_scratch *scratch);
+
+#endif

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tokenizer from its files, and a text to ids: added tokens are found first, what lies between
+// them is cut into words, every word goes through BPE.
+#include "tokenizer/tokenizer.h"
+
+#include "base/file.h"
+#include "base/utf8.h"
+#include "tokenizer/parts.h"
+
+#define ARENA_BLOCK ((size_t)1 << 16)
+#define ARENA_LIMIT ((size_t)1 << 30) // a vocabulary of 250,000 tokens needs 20 MiB
+
+// ---- open and close ----
+
+static berth_status create(const berth_json *file, const berth_json *config,
+                           berth_tokenizer **out_tokenizer) {
+    berth_arena *arena;
+    BERTH_TRY(berth_arena_create(ARENA_BLOCK, ARENA_LIMIT, &arena));
+    berth_tokenizer *t = BERTH_ARENA_NEW(arena, berth_tokenizer);
+    if (!t) {
+        const berth_status status = berth_arena_exhausted(arena, "a tokenizer");
+        berth_arena_destroy(arena);
+        return status;
+    }
+    t->arena = arena;
+    t->bos_id = -1;
+    t->eos_id = -1;
+    const berth_status status = berth_tokenizer_read(t, file, config);
+    if (status != BERTH_OK) {
+        berth_tokenizer_close(t);
+        return status;
+    }
+    *out_tokenizer = t;
+    return BERTH_OK;
+}
+
+// A value that is missing or of another type is a file that contradicts its format.
+static berth_status as_corrupt(berth_status status) {
+    if (status != BERTH_NOT_FOUND && status != BERTH_INVALID_ARGUMENT) {
+        return status;
+    }
+    berth_status_report report;
+    berth_status_take(&report);
+    report.code = BERTH_CORRUPT;
+    return berth_status_restore(&report);
+}
+
+// Takes over both trees.
+static berth_status create_from(berth_json *file, berth_json *config,
+                                berth_tokenizer **out_tokenizer) {
+    const berth_status status = create(file, config, out_tokenizer);
+    berth_json_destroy(config);
+    berth_json_destroy(file);
+    return as_corrupt(status);
+}
+
+static berth_status load_files(berth_arena *paths, const char *directory, berth_json **out_file,
+                               berth_json **out_config) {
+    const char *file = berth_path_join(paths, directory, "tokenizer.json");
+    const char *config = berth_path_join(paths, directory, "tokenizer_config.json");
+    if (!file || !config) {
+        return berth_arena_exhausted(paths, "paths");
+    }
+    if (!berth_path_exists(file)) {
+        return BERTH_FAIL(NOT_FOUND,
+                          "no tokenizer: %s does not exist; save the checkpoint with its "
+                          "tokenizer.json",
+                          file);
+    }
+    BERTH_TRY(berth_json_load(file, NULL, out_file));
+    return berth_path_exists(config) ? berth_json_load(config, NULL, out_config) : BERTH_OK;
+}
+
+berth_status berth_tokenizer_open(const char *directory, berth_tokenizer **out_tokenizer) {
+    berth_arena *paths;
+    berth_json *file = NULL;
+    berth_json *config = NULL;
+    *out_tokenizer = NULL;
+    BERTH_TRY(berth_arena_create(ARENA_BLOCK, ARENA_BLOCK * 2, &paths));
+    const berth_status status = load_files(paths, directory, &file, &config);
+    berth_arena_destroy(paths);
+    if (status != BERTH_OK) {
+        berth_json_destroy(file);
+        return status;
+    }
+    return create_from(file, config, out_tokenizer);
+}
+
+berth_status berth_tokenizer_parse(berth_str tokenizer_json, berth_str config_json,
+                                   berth_tokenizer **out_tokenizer) {
+    berth_json *file = NULL;
+    berth_json *config = NULL;
+    *out_tokenizer = NULL;
+    BERTH_TRY(berth_json_parse(tokenizer_json, "tokenizer.json", NULL, &file));
+    if (config_json.size > 0) {
+        const berth_status status =
+            berth_json_parse(config_json, "tokenizer_config.json", NULL, &config);
+        if (status != BERTH_OK) {
+            berth_json_destroy(file);
+            return status;
+        }
+    }
+    return create_from(file, config, out_tokenizer);
+}
+
+void berth_tokenizer_close(berth_tokenizer *t) {
+    if (!t) {
+        return;
+    }
+    berth_template_deinit(&t->template);
+    berth_splitter_deinit(&t->splitter);
+    berth_added_deinit(&t->added);
+    berth_vocabulary_deinit(&t->vocabulary);
+    berth_arena_destroy(t->arena);
+}
+
+// ---- encode ----
+
+typedef struct encoder {
+    const berth_tokenizer *tokenizer;
+    uint32_t flags;
+    berth_token_ids *ids;
+    berth_splitter_scratch splitter;
+    berth_bpe_scratch bpe;
+} encoder;
+
+static berth_status encode_words(encoder *e, berth_str text) {
+    BERTH_TRY(berth_splitter_cut(&e->tokenizer->splitter, text, &e->splitter));
+    for (size_t i = 0; i < e->splitter.words.count; ++i) {
+        BERTH_TRY(berth_bpe_encode(&e->tokenizer->bpe, e->splitter.words.data[i], &e->bpe, e->ids));
+    }
+    return BERTH_OK;
+}
+
+// Finds the added tokens from list `list` on and encodes what lies between them.
+static berth_status encode_text(encoder *e, berth_str text, size_t list) {
+    if (list == BERTH_ADDED_LISTS) {
+        return encode_words(e, text);
+    }
+    berth_added_search search = {
+        .added = &e->tokenizer->added,
+        .list = list,
+        .skips_special = !(e->flags & BERTH_ENCODE_PARSE_SPECIAL),
+        .text = text,
+    };
+    size_t done = 0;
+    size_t start;
+    for (const berth_added_token *token; (token = berth_added_next(&search, &start));) {
+        if (done < start) {
+            BERTH_TRY(encode_text(e, berth_str_slice(text, done, start - done), list + 1));
+        }
+        BERTH_TRY(berth_array_push(e->ids, token->id));
+        done = search.end;
+    }
+    return encode_text(e, berth_str_slice(text, done, SIZE_MAX), list + 1);
+}
+
+static berth_status push_all(berth_token_ids *ids, const berth_token_ids *more) {
+    for (size_t i = 0; i < more->count; ++i) {
+        BERTH_TRY(berth_array_push(ids, more->data[i]));
+    }
+    return BERTH_OK;
+}
+
+static berth_status encode(encoder *e, berth_str text) {
+    const bool is_framed = e->flags & BERTH_ENCODE_ADD_SPECIAL;
+    if (is_framed) {
+        BERTH_TRY(push_all(e->ids, &e->tokenizer->template.before));
+    }
+    BERTH_TRY(encode_text(e, text, 0));
+    return is_framed ? push_all(e->ids, &e->tokenizer->template.behind) : BERTH_OK;
+}
+
+berth_status berth_tokenizer_encode(const berth_tokenizer *tokenizer, berth_str text,
+                                    uint32_t flags, berth_token_ids *ids) {
+    if (text.size > BERTH_TOKENIZER_TEXT_BYTES) {
+        return BERTH_FAIL(INVALID_ARGUMENT, "the text has %zu bytes: at most %zu can be tokenized",
+                          text.size, BERTH_TOKENIZER_TEXT_BYTES);
+    }
+    BERTH_TRY(berth_utf8_check(text, "the text"));
+    encoder e = {.tokenizer = tokenizer, .flags = flags, .ids = ids};
+    const size_t count = ids->count;
+    const berth_status status = encode(&e, text);
+    if (status != BERTH_OK) {
+        ids->count = count;
+    }
+    berth_splitter_scratch_deinit(&e.splitter);
+    berth_bpe_scratch_deinit(&e.bpe);
+    return status;
+}
+
+// ---- inspect ----
+
+size_t berth_tokenizer_size(const berth_tokenizer *tokenizer) {
+    return tokenizer->vocabulary.tokens.count;
+}
+
+berth_str berth_tokenizer_token(const berth_tokenizer *tokenizer, int32_t id) {
+    const berth_token *token = berth_vocabulary_get(&tokenizer->vocabulary, id);
+    return token ? token->content : (berth_str){0};
+}
+
+int32_t berth_tokenizer_find(const berth_tokenizer *tokenizer, berth_str content) {
+    return berth_vocabulary_find(&tokenizer->vocabulary, content);
+}
+
+bool berth_tokenizer_is_special(const berth_tokenizer *tokenizer, int32_t id) {
+    const berth_token *token = berth_vocabulary_get(&tokenizer->vocabulary, id);
+    return token && token->is_special;
+}
+
+int32_t berth_tokenizer_bos(const berth_tokenizer *tokenizer) {
+    return tokenizer->bos_id;
+}
+
+int32_t berth_tokenizer_eos(const berth_tokenizer *tokenizer) {
+    return tokenizer->eos_id;
+}

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+// The default worker: model build, plan and executor on any device runtime. A platform that
+// overrides one slot keeps all the others, so nobody copies a runner.
+//
+// Read from the table at the end: the slots stand there in the order of a worker's life.
+#include "worker/worker_private.h"
+
+#include <string.h>
+
+#include "base/array.h"
+#include "base/log.h"
+
+// ---- device and model ---------------------------------------------------------------------------
+
+static berth_status init_device(berth_worker *worker) {
+    berth_default_worker *base = berth_worker_base(worker);
+    return berth_runtime_open(base->platform, 0, worker->host, &base->runtime);
+}
+
+// `auto` is the host's choice, which is float32 as long as that is the only one.
+static berth_status activation_dtype(const berth_config *config, berth_dtype *out) {
+    const char *name = berth_config_dtypes[config->dtype];
+    if (strcmp(name, "float32") != 0 && strcmp(name, "auto") != 0) {
+        return BERTH_FAIL(UNSUPPORTED,
+                          "--dtype %s: only float32 activations exist, use --dtype float32", name);
+    }
+    *out = BERTH_DTYPE_F32;
+    return BERTH_OK;
+}
+
+static int64_t model_length(const berth_config *config, const berth_model_build *build) {
+    const int64_t of_model = build->description.max_model_len;
+    return config->max_model_len > 0 && config->max_model_len < of_model ? config->max_model_len
+                                                                         : of_model;
+}
+
+// Rows of one step whose logits may be wanted: one per sequence, or more where a command asks.
+static int64_t max_rows(const berth_config *config) {
+    return config->max_logits_rows > config->max_num_seqs ? config->max_logits_rows
+                                                          : config->max_num_seqs;
+}
+
+static berth_status create_plan(berth_default_worker *base) {
+    const berth_config *config = base->config;
+    const int64_t length = model_length(config, base->build);
+    if (config->max_model_len > length) {
+        return BERTH_FAIL(
+            INVALID_ARGUMENT,
+            "--max-model-len %lld: the model was made for %lld tokens, use at most that",
+            (long long)config->max_model_len, (long long)length);
+    }
+    base->max_model_len = length;
+    return berth_plan_create(
+        &(berth_plan_request){
+            .registry = base->registry,
+            .config = config,
+            .graph = base->build->graph,
+            .runtime = base->runtime,
+            .kv_caches = base->build->kv_caches,
+            .kv_cache_count = base->build->kv_cache_count,
+            .max_tokens = config->max_num_batched_tokens,
+            .max_sequences = max_rows(config),
+            .max_seq_len = length,
+        },
+        &base->plan);
+}
+
+// One weight at a time through one buffer, which never holds more than the largest weight.
+static berth_status load_weights(berth_default_worker *base) {
+    const berth_model_build *build = base->build;
+    berth_array(unsigned char) buffer = {0};
+    berth_status status = BERTH_OK;
+    for (size_t i = 0; i < build->weight_count && status == BERTH_OK; ++i) {
+        const berth_weight *weight = &build->weights[i];
+        status = berth_array_reserve(&buffer, weight->bytes);
+        if (status == BERTH_OK) {
+            status = berth_weight_load(weight, buffer.data);
+        }
+        if (status == BERTH_OK) {
+            status =
+                berth_plan_set_parameter(base->plan, weight->value, buffer.data, weight->bytes);
+        }
+        if (status != BERTH_OK) {
+            berth_status_note(__FILE__, __LINE__, "loading '%s'", weight->name);
+        }
+    }
+    berth_array_free(&buffer);
+    return status;
+}
+
+static berth_status reserve_results(berth_default_worker *base) {
+    const size_t vocab = (size_t)base->build->description.vocab_size;
+    base->token_ids = BERTH_ARENA_ARRAY(base->arena, int32_t, (size_t)base->config->max_num_seqs);
+    base->heap = BERTH_ARENA_ARRAY(base->arena, berth_candidate_token, vocab);
+    return base->token_ids && base->heap ? BERTH_OK
+                                         : berth_arena_exhausted(base->arena, "a step's results");
+}
+
+static berth_status build_from(berth_default_worker *base, const berth_checkpoint *checkpoint) {
+    berth_dtype activation = BERTH_DTYPE_NONE;
+    BERTH_TRY(activation_dtype(base->config, &activation));
+    BERTH_TRY(
+        berth_platform_verify(base->platform, berth_checkpoint_architecture(checkpoint), NULL));
+    BERTH_TRY(
+        berth_model_create(base->registry, base->config, checkpoint, activation, &base->build));
+    BERTH_TRY(berth_platform_verify(base->platform, NULL, base->build->quantization));
+    BERTH_TRY(create_plan(base));
+    BERTH_TRY(load_weights(base));
+    BERTH_TRY(berth_plan_ready(base->plan));
+    return reserve_results(base);
+}
+
+static berth_status load_model(berth_worker *worker) {
+    berth_default_worker *base = berth_worker_base(worker);
+    if (!base->config->model) {
+        return BERTH_FAIL(INVALID_ARGUMENT, "no model given: use --model DIR");
+    }
+    berth_checkpoint *checkpoint = NULL;
+    BERTH_TRY(berth_checkpoint_open(base->config->model, &checkpoint));
+    const berth_status status = build_from(base, checkpoint);
+    berth_checkpoint_close(checkpoint);
+    if (status != BERTH_OK) {
+        berth_status_note(__FILE__, __LINE__, "loading %s", base->config->model);
+    }
+    return status;
+}
+
+static berth_status get_model(berth_worker *worker, berth_model_info *out) {
+    const berth_default_worker *base = berth_worker_base(worker);
+    const berth_model_info info = {
+        .size = sizeof info,
+        .architecture = base->build->architecture,
+        .vocab_size = base->build->description.vocab_size,
+        .max_model_len = base->max_model_len,
+        .layer_count = (int64_t)base->build->kv_cache_count,
+        .parameter_count = base->build->weight_count,
+        .parameter_bytes = berth_plan_parameter_bytes(base->plan),
+    };
+    *out = info;
+    return BERTH_OK;
+}
+
+// ---- caches -------------------------------------------------------------------------------------
+
+static berth_status get_kv_cache_spec(berth_worker *worker, berth_kv_cache_spec *const *specs,
+                                      uint64_t capacity, uint64_t *out_count) {
+    const berth_model_build *build = berth_worker_base(worker)->build;
+    for (size_t i = 0; i < build->kv_cache_count && i < capacity; ++i) {
+        *specs[i] = build->kv_caches[i];
+    }
+    *out_count = build->kv_cache_count;
+    return BERTH_OK;
+}
+
+// What the user's share of the device leaves beside weights and activations, which are resident by
+// now.
+static berth_status determine_available_memory(berth_worker *worker, uint64_t *out_bytes) {
+    const berth_default_worker *base = berth_worker_base(worker);
+    uint64_t available = 0;
+    uint64_t total = 0;
+    BERTH_TRY(berth_runtime_memory(base->runtime, &available, &total));
+    const uint64_t kept = (uint64_t)((double)total * (1.0 - base->config->memory_utilization));
+    *out_bytes = available > kept ? available - kept : 0;
+    return BERTH_OK;
+}
+
+static berth_status initialize_from_config(berth_worker *worker,
+                                           const berth_kv_cache_config *config) {
+    berth_default_worker *base = berth_worker_base(worker);
+    if (config->num_blocks < 2) {
+        return BERTH_FAIL(INVALID_ARGUMENT,
+                          "KV cache: %lld blocks, at least 2 are needed: block 0 is the null block",
+                          (long long)config->num_blocks);
+    }
+    BERTH_TRY(berth_plan_set_cache(base->plan, config));
+    base->num_blocks = config->num_blocks;
+    return BERTH_OK;
+}
+
+static berth_status initialize_cache(berth_worker *worker, int64_t device_blocks,
+                                     int64_t host_blocks) {
+    const berth_default_worker *base = berth_worker_base(worker);
+    if (device_blocks != base->num_blocks || host_blocks != 0) {
+        return BERTH_FAIL(
+            INVALID_ARGUMENT, "KV cache: %lld device and %lld host blocks wanted, %lld and 0 exist",
+            (long long)device_blocks, (long long)host_blocks, (long long)base->num_blocks);
+    }
+    return BERTH_OK;
+}
+
+// ---- steps --------------------------------------------------------------------------------------
+
+// A step of one token of one sequence that reads no cache and writes none.
+static berth_status execute_dummy_batch(berth_worker *worker) {
+    int32_t zero[1] = {0};
+    int32_t one[1] = {1};
+    int32_t bounds[2] = {0, 1};
+    int32_t block[1] = {0};
+    int64_t slot[1] = {-1};
+    const int64_t strides[2] = {1, 1};
+    const int64_t shape[2] = {1, 1};
+    const int64_t two[1] = {2};
+#define ARRAY(values, rank, extents, type)                                                         \
+    {                                                                                              \
+        .size = sizeof(berth_tensor), .data = (values), .device_type = BERTH_MEMORY_HOST,          \
+        .ndim = (rank), .dtype = (type), .shape = (extents), .strides = strides                    \
+    }
+    const berth_tensor token = ARRAY(zero, 1, shape, BERTH_DTYPE_I32);
+    const berth_tensor length = ARRAY(one, 1, shape, BERTH_DTYPE_I32);
+    const berth_tensor start = ARRAY(bounds, 1, two, BERTH_DTYPE_I32);
+    const berth_tensor table = ARRAY(block, 2, shape, BERTH_DTYPE_I32);
+    const berth_tensor mapping = ARRAY(slot, 1, shape, BERTH_DTYPE_I64);
+#undef ARRAY
+    const berth_tensor *tables[] = {&table};
+    const berth_tensor *mappings[] = {&mapping};
+    const berth_batch_view view = {
+        .size = sizeof view,
+        .token_ids = &token,
+        .positions = &token,
+        .query_start_loc = &start,
+        .seq_lens = &length,
+        .logits_rows = &token,
+        .block_tables = tables,
+        .slot_mappings = mappings,
+    };
+    const berth_batch batch = {
+        .size = sizeof batch,
+        .host = &view,
+        .token_count = 1,
+        .sequence_count = 1,
+        .logits_row_count = 1,
+        .group_count = 1,
+        .max_query_len = 1,
+        .max_seq_len = 1,
+    };
+    berth_default_worker *base = berth_worker_base(worker);
+    return berth_plan_run(base->plan, &batch);
+}
+
+static berth_status compile_or_warm_up_model(berth_worker *worker) {
+    BERTH_TRY_NOTE(worker->api->execute_dummy_batch(worker), "warming up");
+    return BERTH_OK;
+}
+
+static berth_status fill_logits(const berth_default_worker *base, berth_model_output *out) {
+    const berth_tensor *logits = NULL;
+    BERTH_TRY(berth_plan_output(base->plan, "logits", &logits));
+    out->logits = (const float *)((const char *)logits->data + logits->byte_offset);
+    return BERTH_OK;
+}
+
+static berth_status execute_model(berth_worker *worker, const berth_scheduler_output *input,
+                                  berth_model_output *out) {
+    berth_default_worker *base = berth_worker_base(worker);
+    BERTH_TRY(berth_plan_run(base->plan, input->batch));
+    const bool is_sampled = input->sampling && input->batch->logits_row_count > 0;
+    out->state = is_sampled ? BERTH_OUTPUT_PENDING : BERTH_OUTPUT_READY;
+    out->row_count = (uint64_t)input->batch->logits_row_count;
+    out->vocab_size = (uint64_t)base->build->description.vocab_size;
+    return !is_sampled && input->want_logits && out->row_count > 0 ? fill_logits(base, out)
+                                                                   : BERTH_OK;
+}
+
+static berth_status sample_tokens(berth_worker *worker, const berth_scheduler_output *input,
+                                  berth_model_output *out) {
+    const berth_default_worker *base = berth_worker_base(worker);
+    out->row_count = (uint64_t)input->batch->logits_row_count;
+    out->vocab_size = (uint64_t)base->build->description.vocab_size;
+    BERTH_TRY(fill_logits(base, out));
+    for (uint64_t row = 0; row < out->row_count; ++row) {
+        base->token_ids[row] = -1;
+        if (input->sampling[row]) {
+            BERTH_TRY(berth_sample_token(out->logits + row * out->vocab_size, out->vocab_size,
+                                         input->sampling[row], base->heap, &base->token_ids[row]));
+        }
+    }
+    out->token_ids = base->token_ids;
+    if (!input->want_logits) {
+        out->logits = NULL;
+    }
+    return BERTH_OK;
+}
+
+// ---- what a device may add ----------------------------------------------------------------------
+
+static berth_status not_provided(const berth_worker *worker, const char *slot) {
+    const berth_default_worker *base = berth_worker_base(worker);
+    return BERTH_FAIL(UNSUPPORTED, "worker slot '%s' is not provided by platform '%s'", slot,
+                      base->platform ? base->platform->platform.name : "unspecified");
+}
+
+static berth_status take_draft_token_ids(berth_worker *worker, berth_model_output *out) {
+    (void)out;
+    return not_provided(worker, "take_draft_token_ids");
+}
+
+static berth_status sleep_at(berth_worker *worker, uint64_t level) {
+    (void)level;
+    return not_provided(worker, "sleep");
+}
+
+static berth_status wake_up(berth_worker *worker, uint64_t tags) {
+    (void)tags;
+    return not_provided(worker, "wake_up");
+}
+
+static berth_status add_lora(berth_worker *worker, const berth_lora_request *request) {
+    (void)request;
+    return not_provided(worker, "add_lora");
+}
+
+static berth_status remove_lora(berth_worker *worker, int64_t id) {
+    (void)id;
+    return not_provided(worker, "remove_lora");
+}
+
+static berth_status list_loras(berth_worker *worker, int64_t *ids, uint64_t capacity,
+                               uint64_t *out_count) {
+    (void)ids;
+    (void)capacity;
+    *out_count = 0;
+    return not_provided(worker, "list_loras");
+}
+
+static berth_status pin_lora(berth_worker *worker, int64_t id) {
+    (void)id;
+    return not_provided(worker, "pin_lora");
+}
+
+static berth_status profile(berth_worker *worker, uint64_t is_start) {
+    (void)is_start;
+    return not_provided(worker, "profile");
+}
+
+// ---- the rest of a life -------------------------------------------------------------------------
+
+// Shorter only, and before the plan's step sizes matter to anybody: the plan was made for the
+// longest.
+static berth_status update_max_model_len(berth_worker *worker, int64_t max_model_len) {
+    berth_default_worker *base = berth_worker_base(worker);
+    if (max_model_len < 1 || max_model_len > base->max_model_len) {
+        return BERTH_FAIL(INVALID_ARGUMENT,
+                          "model length %lld: the worker was loaded for 1 to %lld",
+                          (long long)max_model_len, (long long)base->max_model_len);
+    }
+    base->max_model_len = max_model_len;
+    return BERTH_OK;
+}
+
+static berth_status check_health(berth_worker *worker) {
+    return berth_runtime_wait(berth_worker_base(worker)->runtime);
+}
+
+// The default worker keeps no cache beside the KV blocks, which the engine owns.
+static berth_status reset_caches(berth_worker *worker) {
+    (void)worker;
+    return BERTH_OK;
+}
+
+static void shutdown(berth_worker *worker) {
+    berth_default_worker *base = berth_worker_base(worker);
+    berth_plan_destroy(base->plan);
+    berth_model_destroy(base->build);
+    berth_runtime_close(base->runtime);
+    base->plan = NULL;
+    base->build = NULL;
+    base->runtime = NULL;
+}
+
+const berth_worker_api berth_worker_default = {
+    .size = sizeof(berth_worker_api),
+    .init_device = init_device,
+    .load_model = load_model,
+    .get_model = get_model,
+    .get_kv_cache_spec = get_kv_cache_spec,
+    .determine_available_memory = determine_available_memory,
+    .initialize_from_config = initialize_from_config,
+    .initialize_cache = initialize_cache,
+    .compile_or_warm_up_model = compile_or_warm_up_model,
+    .execute_model = execute_model,
+    .sample_tokens = sample_tokens,
+    .take_draft_token_ids = take_draft_token_ids,
+    .execute_dummy_batch = execute_dummy_batch,
+    .sleep = sleep_at,
+    .wake_up = wake_up,
+    .add_lora = add_lora,
+    .remove_lora = remove_lora,
+    .list_loras = list_loras,
+    .pin_lora = pin_lora,
+    .update_max_model_len = update_max_model_len,
+    .profile = profile,
+    .check_health = check_health,
+    .reset_caches = reset_caches,
+    .shutdown = shutdown,
+};

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// base/memory, base/arena, base/array, base/map and base/hash: growth, limits, and what happens
+// when the n-th allocation fails, for every n.
+#include "base/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/array.h"
+#include "base/hash.h"
+#include "base/map.h"
+#include "support/test.h"
+
+TEST(memory_is_zeroed_and_counted) {
+    const uint64_t before = berth_memory_allocations();
+    unsigned char *block = berth_alloc(100);
+    for (size_t i = 0; i < 100; ++i) {
+        CHECK_INT(block[i], 0);
+    }
+    block = berth_realloc(block, 200);
+    void *aligned = berth_alloc_aligned(256, 1);
+    CHECK_UINT((uintptr_t)aligned % 256, 0);
+    CHECK_UINT(berth_memory_allocations(), before + 3);
+    berth_free(block);
+    berth_free(aligned);
+    berth_free(NULL);
+    CHECK_UINT(berth_memory_allocations(), before + 3);
+}
+
+TEST(memory_fails_the_chosen_allocation_only) {
+    CHECK_UINT(berth_memory_fail_after(2), 0);
+    void *first = berth_alloc(1);
+    CHECK(first != NULL);
+    CHECK_NULL(berth_realloc(first, 100));
+    void *third = berth_alloc(1);
+    CHECK(third != NULL);
+    CHECK_UINT(berth_memory_fail_after(5), 0);
+    CHECK_UINT(berth_memory_fail_after(0), 5);
+    berth_free(first);
+    berth_free(third);
+}
+
+TEST(arena_gives_zeroed_aligned_objects) {
+    berth_arena *arena = NULL;
+    CHECK_OK(berth_arena_create(512, 1 << 20, &arena));
+    for (size_t alignment = 1; alignment <= 4096; alignment *= 2) {
+        unsigned char *object = berth_arena_alloc(arena, 100, alignment);
+        CHECK(object != NULL);
+        CHECK_UINT((uintptr_t)object % alignment, 0);
+        for (size_t i = 0; i < 100; ++i) {
+            CHECK_INT(object[i], 0);
+        }
+        memset(object, 0xee, 100);
+    }
+    int64_t *numbers = BERTH_ARENA_ARRAY(arena, int64_t, 1000);
+    CHECK(numbers != NULL);
+    CHECK_INT(numbers[0] + numbers[999], 0);
+    CHECK(BERTH_ARENA_NEW(arena, berth_str) != NULL);
+    CHECK(berth_arena_alloc(arena, 0, 1) != NULL);
+    berth_arena_destroy(arena);
+}
+
+TEST(arena_copies_text) {
+    berth_arena *arena = NULL;
+    CHECK_OK(berth_arena_create(64, 4096, &arena));
+    CHECK_STR(berth_arena_strdup(arena, "abc"), "abc");
+    CHECK_STR(berth_arena_copy(arena, (berth_str){.data = "abcdef", .size = 2}), "ab");
+    CHECK_STR(berth_arena_copy(arena, (berth_str){0}), "");
+    CHECK_STR(berth_arena_printf(arena, "%s/%d", "dir", 7), "dir/7");
+    berth_arena_destroy(arena);
+}
+
+TEST(arena_keeps_to_its_limit) {
+    berth_arena *arena = NULL;
+    CHECK_OK(berth_arena_create(256, 1024, &arena));
+    CHECK_NULL(berth_arena_alloc(arena, 2000, 1));
+    CHECK_NULL(berth_arena_alloc(arena, SIZE_MAX, 16));
+    CHECK_NULL(berth_arena_array(arena, SIZE_MAX / 2, 3));
+    size_t given = 0;
+    while (berth_arena_alloc(arena, 16, 8) != NULL) {
+        given += 16;
+    }
+    CHECK(given >= 512);
+    CHECK(berth_arena_bytes(arena) <= 1024);
+    CHECK_STATUS(berth_arena_exhausted(arena, "graph nodes"), BERTH_OUT_OF_MEMORY);
+    CHECK_CONTAINS(berth_status_message(), "no memory for graph nodes");
+    CHECK_CONTAINS(berth_status_message(), "the limit is 1024");
+    berth_arena_destroy(arena);
+    CHECK_STATUS(berth_arena_create(256, 100, &arena), BERTH_OUT_OF_MEMORY);
+}
+
+TEST(arena_is_reused_without_new_memory) {
+    berth_arena *arena = NULL;
+    CHECK_OK(berth_arena_create(4096, 1 << 20, &arena));
+    CHECK(berth_arena_alloc(arena, 10000, 8) != NULL);
+    CHECK(berth_arena_alloc(arena, 4000, 8) != NULL);
+    berth_arena_reset(arena);
+    CHECK_UINT(berth_arena_bytes(arena), 4096);
+    const uint64_t before = berth_memory_allocations();
+    for (int round = 0; round < 10; ++round) {
+        unsigned char *object = berth_arena_alloc(arena, 3000, 8);
+        CHECK(object != NULL);
+        CHECK_INT(object[0] | object[2999], 0);
+        memset(object, 0xee, 3000);
+        berth_arena_reset(arena);
+    }
+    CHECK_UINT(berth_memory_allocations(), before);
+    berth_arena_destroy(arena);
+    berth_arena_destroy(NULL);
+}
+
+// Fails unless every allocation succeeds; leaves nothing behind either way.
+static berth_status fill_arena(void) {
+    berth_arena *arena = NULL;
+    BERTH_TRY(berth_arena_create(128, 1 << 20, &arena));
+    berth_status status = BERTH_OK;
+    for (size_t size = 1; size < 1000 && status == BERTH_OK; size *= 2) {
+        if (berth_arena_alloc(arena, size, 8) == NULL) {
+            status = berth_arena_exhausted(arena, "numbers");
+        }
+    }
+    berth_arena_destroy(arena);
+    return status;
+}
+
+typedef berth_array(int) int_array;
+
+static berth_status fill_array(void) {
+    int_array numbers = {0};
+    berth_status status = BERTH_OK;
+    for (int i = 0; i < 100 && status == BERTH_OK; ++i) {
+        status = berth_array_push(&numbers, i);
+    }
+    for (size_t i = 0; i < numbers.count; ++i) {
+        CHECK_INT(numbers.data[i], (int)i);
+    }
+    berth_array_free(&numbers);
+    CHECK_NULL(numbers.data);
+    return status;
+}
+
+static berth_status fill_map(void) {
+    berth_map map;
+    berth_map_init(&map);
+    static char keys[200][8];
+    berth_status status = BERTH_OK;
+    for (uint32_t i = 0; i < 200 && status == BERTH_OK; ++i) {
+        snprintf(keys[i], sizeof(keys[i]), "key%u", (unsigned)i);
+        status = berth_map_add(&map, berth_str_from(keys[i]), i * 3);
+    }
+    for (uint32_t i = 0; i < map.count; ++i) {
+        CHECK_UINT(*berth_map_find(&map, berth_str_from(keys[i])), i * 3);
+        CHECK_STR(map.entries[i].key.data, keys[i]);
+    }
+    berth_map_deinit(&map);
+    return status;
+}
+
+static void fail_every_allocation(berth_status (*run)(void)) {
+    for (uint64_t n = 1;; ++n) {
+        berth_memory_fail_after(n);
+        const berth_status status = run();
+        if (berth_memory_fail_after(0) > 0) {
+            CHECK_OK(status);
+            return;
+        }
+        CHECK_STATUS(status, BERTH_OUT_OF_MEMORY);
+    }
+}
+
+TEST(arena_array_and_map_survive_every_failed_allocation) {
+    fail_every_allocation(fill_arena);
+    fail_every_allocation(fill_array);
+    fail_every_allocation(fill_map);
+}
+
+TEST(array_takes_structs_and_reserves) {
+    berth_array(berth_str) names = {0};
+    CHECK_OK(berth_array_reserve(&names, 20));
+    const uint64_t before = berth_memory_allocations();
+    for (int i = 0; i < 20; ++i) {
+        CHECK_OK(berth_array_push(&names, (berth_str){.data = "x", .size = 1}));
+    }
+    CHECK_UINT(berth_memory_allocations(), before);
+    CHECK_UINT(names.count, 20);
+    CHECK_STATUS(berth_array_reserve(&names, SIZE_MAX / 2), BERTH_OUT_OF_MEMORY);
+    CHECK_UINT(names.count, 20);
+    berth_array_clear(&names);
+    CHECK_UINT(names.count, 0);
+    berth_array_free(&names);
+}
+
+TEST(map_refuses_a_second_key_and_finds_nothing_else) {
+    berth_map map;
+    berth_map_init(&map);
+    CHECK_NULL(berth_map_find(&map, BERTH_STR("a")));
+    CHECK_OK(berth_map_add(&map, BERTH_STR("a"), 1));
+    CHECK_OK(berth_map_add(&map, BERTH_STR(""), 2));
+    CHECK_STATUS(berth_map_add(&map, BERTH_STR("a"), 3), BERTH_ALREADY_EXISTS);
+    CHECK_CONTAINS(berth_status_message(), "'a'");
+    CHECK_UINT(*berth_map_find(&map, BERTH_STR("a")), 1);
+    *berth_map_find(&map, BERTH_STR("a")) = 4;
+    CHECK_UINT(*berth_map_find(&map, BERTH_STR("a")), 4);
+    CHECK_UINT(*berth_map_find(&map, BERTH_STR("")), 2);
+    CHECK_NULL(berth_map_find(&map, BERTH_STR("b")));
+    CHECK_UINT(map.count, 2);
+    CHECK_STATUS(berth_map_reserve(&map, SIZE_MAX / 2), BERTH_OUT_OF_MEMORY);
+    berth_map_deinit(&map);
+}
+
+TEST(map_reserved_once_does_not_allocate_again) {
+    berth_map map;
+    berth_map_init(&map);
+    CHECK_OK(berth_map_reserve(&map, 1000));
+    const uint64_t before = berth_memory_allocations();
+    static char keys[1000][8];
+    for (uint32_t i = 0; i < 1000; ++i) {
+        snprintf(keys[i], sizeof(keys[i]), "%u", (unsigned)i);
+        CHECK_OK(berth_map_add(&map, berth_str_from(keys[i]), i));
+    }
+    CHECK_UINT(berth_memory_allocations(), before);
+    berth_map_deinit(&map);
+}
+
+TEST(hash_is_fnv_1a) {
+    CHECK_UINT(berth_hash_bytes(BERTH_HASH_START, "", 0), UINT64_C(0xcbf29ce484222325));
+    CHECK_UINT(berth_hash_bytes(BERTH_HASH_START, "a", 1), UINT64_C(0xaf63dc4c8601ec8c));
+    CHECK_UINT(berth_hash_bytes(BERTH_HASH_START, "foobar", 6), UINT64_C(0x85944171f73967e8));
+}
+
+TEST(hash_tells_where_strings_end) {
+    const uint64_t start = BERTH_HASH_START;
+    const uint64_t ab_c = berth_hash_str(berth_hash_str(start, BERTH_STR("ab")), BERTH_STR("c"));
+    const uint64_t a_bc = berth_hash_str(berth_hash_str(start, BERTH_STR("a")), BERTH_STR("bc"));
+    CHECK(ab_c != a_bc);
+    CHECK(berth_hash_u64(start, 1) != berth_hash_u64(start, 256));
+}
