@@ -5,7 +5,6 @@
 #include "base/status.h"
 
 #include <assert.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +22,7 @@ typedef struct line {
 
 // Why: the only writable state of base that no caller passes in; see the first paragraph.
 static _Thread_local berth_status_report current;
+static _Thread_local uint64_t serial;
 static _Thread_local char message[BERTH_STATUS_TEXT_BYTES];
 
 // Ends a text of `size` bytes that did not fit with "…", never inside a character.
@@ -78,11 +78,19 @@ berth_status berth_status_fail(berth_status code, const char *file, int line_num
     va_start(arguments, format);
     format_text(text, format, arguments);
     va_end(arguments);
+    ++serial;
     current.code = code;
     current.frame_count = 0;
     current.text_bytes = 0;
     add_frame(file, line_number, text);
     return code;
+}
+
+berth_status berth_status_fail_in(berth_status code, const char *where, const char *format,
+                                  va_list arguments) {
+    char text[BERTH_STATUS_TEXT_BYTES];
+    format_text(text, format, arguments);
+    return berth_status_fail(code, __FILE__, __LINE__, "%s: %s", where, text);
 }
 
 void berth_status_note(const char *file, int line_number, const char *format, ...) {
@@ -99,6 +107,10 @@ void berth_status_note(const char *file, int line_number, const char *format, ..
 
 berth_status berth_status_code(void) {
     return current.code;
+}
+
+uint64_t berth_status_serial(void) {
+    return serial;
 }
 
 static line line_start(char *buffer, size_t size) {
@@ -187,6 +199,7 @@ void berth_status_take(berth_status_report *out_report) {
 }
 
 berth_status berth_status_restore(const berth_status_report *report) {
+    ++serial;
     current = *report;
     return current.code;
 }

@@ -6,7 +6,9 @@
 #ifndef BERTH_BASE_STATUS_H
 #define BERTH_BASE_STATUS_H
 
+#include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <berth/status.h>
 
@@ -60,11 +62,17 @@ typedef struct berth_status_report {
 // point into the text of the report that is being replaced.
 berth_status berth_status_fail(berth_status code, const char *file, int line, const char *format,
                                ...) BERTH_PRINTF(4, 5);
+// The same for a failure in a text that somebody wrote: the report reads "where: …", where being
+// "config.json: eps" or "a.yaml:3:1: id".
+berth_status berth_status_fail_in(berth_status code, const char *where, const char *format,
+                                  va_list arguments);
 // Adds context to this thread's report; does nothing when there is none.
 void berth_status_note(const char *file, int line, const char *format, ...) BERTH_PRINTF(3, 4);
 
 // The code of this thread's report, BERTH_OK when it is empty.
 berth_status berth_status_code(void);
+// How many reports this thread has begun: tells whether a call made one or found an older one.
+uint64_t berth_status_serial(void);
 // Writes the report as one line for users, without source positions: the failure first, then its
 // notes, "no kernel for op 'rope' on cuda (while building qwen3; while loading /models/q)". Control
 // characters become blanks, a line too long for `size` is cut. Always ends with NUL when size > 0;
