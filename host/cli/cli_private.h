@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to cli/: the commands, one a file, and what several of them use.
+#ifndef BERTH_CLI_CLI_PRIVATE_H
+#define BERTH_CLI_CLI_PRIVATE_H
+
+#include <stdint.h>
+
+#include "base/array.h"
+#include "base/json_writer.h"
+#include "cli/cli.h"
+
+extern const berth_command berth_command_run;
+extern const berth_command berth_command_eval;
+extern const berth_command berth_command_bench_host;
+extern const berth_command berth_command_list;
+extern const berth_command berth_command_inspect;
+extern const berth_command berth_command_explain;
+extern const berth_command berth_command_ops_list;
+extern const berth_command berth_command_ops_explain;
+extern const berth_command berth_command_graph;
+extern const berth_command berth_command_tokenize;
+extern const berth_command berth_command_config;
+extern const berth_command berth_command_help;
+extern const berth_command berth_command_version;
+
+extern const berth_command *const berth_commands[]; // in the order of the help
+extern const size_t berth_command_count;
+
+// ---- plugins as people see them -----------------------------------------------------------------
+
+bool berth_plugin_has_failed(berth_plugin_state state);
+// Why a plugin or one of its entries failed, or NULL; the state it failed in.
+const char *berth_candidate_failure(const berth_candidate *candidate,
+                                    berth_plugin_state *out_state);
+// Its id, or the name of its file when the manifest could not be read.
+const char *berth_candidate_label(const berth_candidate *candidate);
+
+// ---- tables for people --------------------------------------------------------------------------
+
+#define BERTH_TABLE_COLUMNS 10
+
+// Cells row by row, the headings first; columns as wide as their widest cell. Sticky: a failure
+// shows when the text is finished.
+typedef struct berth_table {
+    berth_text *text;     // borrowed, for what is printed
+    berth_arena *arena;   // borrowed, for copies of cells
+    size_t column_count;
+    berth_array(const char *) cells;
+    bool has_failed;
+} berth_table;
+
+void berth_table_begin(berth_table *table, berth_session *session, const char *const *headings,
+                       size_t count);
+void berth_table_add(berth_table *table, const char *cell); // copied; NULL and "" show as "-"
+void berth_table_add_format(berth_table *table, const char *format, ...) BERTH_PRINTF(2, 3);
+// Prints and frees.
+BERTH_MUST_CHECK berth_status berth_table_end(berth_table *table);
+
+// `writer` over session->out, indented for people who look at it all the same.
+void berth_session_json(berth_session *session, berth_json_writer *writer);
+// The end of a JSON output: a newline.
+void berth_session_json_end(berth_session *session);
+
+// Ids that end a text: eos_token_id of generation_config.json, else of config.json; a number or a
+// list. In the arena of the session.
+BERTH_MUST_CHECK berth_status berth_stop_ids_read(berth_session *session, const int32_t **out_ids,
+                                                  size_t *out_count);
+
+#endif
