@@ -9,6 +9,7 @@
 
 #define PLACE_BYTES 256
 #define VALUE_BYTES 64
+#define WHERE_BYTES 2048
 
 // "a.b" and "c" give "a.b.c"; the root and "c" give "c".
 static const char *place_below(const berth_json *node, const char *path, char place[PLACE_BYTES]) {
@@ -21,15 +22,16 @@ static const char *place_below(const berth_json *node, const char *path, char pl
 }
 
 berth_status berth_json_fail(berth_status code, const berth_json *node, const char *format, ...) {
-    char text[1024];
     char place[PLACE_BYTES];
+    char where[WHERE_BYTES];
+    berth_json_place(node, place, sizeof(place));
+    snprintf(where, sizeof(where), "%s%s%s", berth_json_file(node), place[0] == '\0' ? "" : ": ",
+             place);
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof(text), format, arguments);
+    const berth_status status = berth_status_fail_in(code, where, format, arguments);
     va_end(arguments);
-    berth_json_place(node, place, sizeof(place));
-    return berth_status_fail(code, __FILE__, __LINE__, "%s: %s%s%s", berth_json_file(node), place,
-                             place[0] == '\0' ? "" : ": ", text);
+    return status;
 }
 
 static berth_status missing(const berth_json *node, const char *path, const char *needed) {

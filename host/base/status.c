@@ -5,7 +5,6 @@
 #include "base/status.h"
 
 #include <assert.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -83,6 +82,13 @@ berth_status berth_status_fail(berth_status code, const char *file, int line_num
     current.text_bytes = 0;
     add_frame(file, line_number, text);
     return code;
+}
+
+berth_status berth_status_fail_in(berth_status code, const char *where, const char *format,
+                                  va_list arguments) {
+    char text[BERTH_STATUS_TEXT_BYTES];
+    format_text(text, format, arguments);
+    return berth_status_fail(code, __FILE__, __LINE__, "%s: %s", where, text);
 }
 
 void berth_status_note(const char *file, int line_number, const char *format, ...) {

@@ -6,6 +6,7 @@
 #ifndef BERTH_BASE_STATUS_H
 #define BERTH_BASE_STATUS_H
 
+#include <stdarg.h>
 #include <stddef.h>
 
 #include <berth/status.h>
@@ -60,6 +61,10 @@ typedef struct berth_status_report {
 // point into the text of the report that is being replaced.
 berth_status berth_status_fail(berth_status code, const char *file, int line, const char *format,
                                ...) BERTH_PRINTF(4, 5);
+// The same for a failure in a text that somebody wrote: the report reads "where: …", where being
+// "config.json: eps" or "a.yaml:3:1: id".
+berth_status berth_status_fail_in(berth_status code, const char *where, const char *format,
+                                  va_list arguments);
 // Adds context to this thread's report; does nothing when there is none.
 void berth_status_note(const char *file, int line, const char *format, ...) BERTH_PRINTF(3, 4);
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #define PLACE_BYTES 256
+#define WHERE_BYTES 2048
 #define MAX_DEPTH   64 // of the steps that a place shows
 
 // The text of a scalar for errors, or what else stands there.
@@ -64,16 +65,16 @@ static void find_place(const berth_yaml *node, char place[PLACE_BYTES]) {
 }
 
 berth_status berth_yaml_fail(berth_status code, const berth_yaml *node, const char *format, ...) {
-    char text[1024];
     char place[PLACE_BYTES];
+    char where[WHERE_BYTES];
+    find_place(node, place);
+    snprintf(where, sizeof(where), "%s:%" PRIu32 ":%" PRIu32 "%s%s", berth_yaml_file(node),
+             berth_yaml_line(node), berth_yaml_column(node), place[0] == '\0' ? "" : ": ", place);
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof(text), format, arguments);
+    const berth_status status = berth_status_fail_in(code, where, format, arguments);
     va_end(arguments);
-    find_place(node, place);
-    return berth_status_fail(code, __FILE__, __LINE__, "%s:%" PRIu32 ":%" PRIu32 ": %s%s%s",
-                             berth_yaml_file(node), berth_yaml_line(node), berth_yaml_column(node),
-                             place, place[0] == '\0' ? "" : ": ", text);
+    return status;
 }
 
 static berth_status wrong_kind(const berth_yaml *node, const char *needed) {

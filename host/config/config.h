@@ -68,9 +68,11 @@ struct berth_config {
     int32_t log_level;
 
     // bookkeeping
-    berth_options options;  // sources of every value, the positional arguments
-    berth_arena *arena;     // borrowed: texts of values
-    const char *changed_by; // the plugin whose config hook runs, else NULL
+    berth_options options;      // sources of every value, the positional arguments
+    berth_arena *arena;         // borrowed: texts of values
+    const char *changed_by;     // the plugin whose config hook runs, else NULL
+    berth_option_list user_ops; // custom_ops as the user gave them; items NULL: not given
+    bool is_configured;         // the config hooks have run
 };
 
 extern const char *const berth_config_dtypes[]; // "auto", "float32", "bfloat16", "float16", NULL
@@ -78,12 +80,17 @@ extern const char *const berth_config_dtypes[]; // "auto", "float32", "bfloat16"
 // Sets every default. The arena outlives the config.
 BERTH_MUST_CHECK berth_status berth_config_init(berth_config *config, berth_arena *arena);
 // Applies the config file (--config), the environment and the command line, strongest last.
+// Relative plugin_dirs and plugin_files of a config file are relative to that file. A set-id
+// process takes nothing from its environment. The texts of `argv` outlive the config.
 BERTH_MUST_CHECK berth_status berth_config_load(berth_config *config, uint64_t command, int argc,
                                                 char *const *argv);
 
 // What berth_host's config_get_* and config_set_* do: typed access by key path. A set outside a
 // config hook is WRONG_STATE; inside it is logged as changed by the plugin and recorded as the
-// value's source. A set of custom_ops keeps the user's +op and -op items.
+// value's source. What the user gave is stronger: such a set is OK, changes nothing and is logged
+// as a warning, so a platform that cannot run with the user's value reads it back and refuses. Keys
+// that only the user decides (platform, allow_fallback, …) are INVALID_ARGUMENT. A set of
+// custom_ops keeps the user's base and +op and -op items. A string without a value is NOT_FOUND.
 BERTH_MUST_CHECK berth_status berth_config_get_i64(const berth_config *config, const char *path,
                                                    int64_t *out);
 BERTH_MUST_CHECK berth_status berth_config_get_f64(const berth_config *config, const char *path,
@@ -96,6 +103,8 @@ BERTH_MUST_CHECK berth_status berth_config_set_f64(berth_config *config, const c
                                                    double value);
 BERTH_MUST_CHECK berth_status berth_config_set_str(berth_config *config, const char *path,
                                                    const char *value);
+// Whether the values fit together; done by berth_config_load and after a config hook's set.
+BERTH_MUST_CHECK berth_status berth_config_check(const berth_config *config);
 // Around a config hook: who may change things. NULL ends it.
 void berth_config_allow(berth_config *config, const char *plugin);
 

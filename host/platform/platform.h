@@ -15,13 +15,13 @@
 #include "discovery/discovery.h"
 #include "registry/registry.h"
 
-// ---- selection
-// ------------------------------------------------------------------------------------
+// ---- selection ----------------------------------------------------------------------------------
 
-// Why one candidate won or lost. `entry` names a platform entry point, selected or not.
+// Why one candidate won or lost. `entry` names a platform entry point, selected or not; "" for a
+// plugin that could not be read as far as its entry points.
 typedef struct berth_verdict {
     const char *entry;
-    const char *plugin;
+    const char *plugin; // id, or the path of the file when the id is unknown
     berth_plugin_state state;
     bool is_builtin;
     const char *reason; // one line
@@ -30,19 +30,26 @@ typedef struct berth_verdict {
 typedef struct berth_decision {
     const berth_platform_entry *platform; // NULL: unspecified, native host execution
     const char *rule;                     // the line of the selection table that decided
-    const berth_verdict *verdicts;        // every platform entry, stable order
+    const berth_verdict *verdicts;        // every platform entry, in search order
     size_t verdict_count;
+    const berth_verdict *culprit; // the failed plugin that stops the start; NULL: none does
 } berth_decision;
 
-// The selection table of DESIGN § 7. UNAVAILABLE with everything a user needs when there is no
-// answer; `out` is filled in any case, for `berth plugins explain`. Marks the winner's candidate
-// `selected`.
+// An out-of-tree platform before a built-in accelerator before the built-in CPU before native host
+// execution, which needs allow_fallback; `platform` of the configuration before all. Two that are
+// equally good are an error. So is a plugin that failed (refused, quarantined, load failed,
+// register failed; not `named`, not quiet) when the answer would be the CPU or native: a broken
+// accelerator must not look like a slow machine.
+//
+// UNAVAILABLE with everything a user needs when there is no answer; `out` is filled in any case,
+// for `berth plugins explain`. Marks the winner's candidate and entry `selected`.
 BERTH_MUST_CHECK berth_status berth_platform_choose(const berth_config *config,
                                                     berth_registry *registry,
                                                     berth_candidates *candidates,
                                                     berth_arena *arena, berth_decision *out);
 // apply_config_defaults and check_and_update_config in this order, each once; then register_ops in
-// a transaction. Call before berth_registry_freeze. `platform` may be NULL (unspecified).
+// a transaction. Call before berth_registry_freeze. `platform` may be NULL (unspecified). A second
+// call for one configuration is WRONG_STATE.
 BERTH_MUST_CHECK berth_status berth_platform_configure(const berth_platform_entry *platform,
                                                        berth_config *config,
                                                        berth_registry *registry);
@@ -53,10 +60,13 @@ BERTH_MUST_CHECK berth_status berth_platform_verify(const berth_platform_entry *
 BERTH_MUST_CHECK berth_status berth_platform_check_request(const berth_platform_entry *platform,
                                                            int64_t prompt_tokens,
                                                            int64_t max_tokens);
+// The backend that the platform chose; UNSUPPORTED with the reasons, and NULL, when it has none:
+// the op's implementations are asked then.
 BERTH_MUST_CHECK berth_status berth_platform_attention(const berth_platform_entry *platform,
                                                        const berth_attention_query *query,
                                                        const berth_attention_backend **out);
-// The key that enabled ops are looked up with, in order of preference; NULL-terminated, at most 2.
+// The keys that enabled ops are looked up with, in order of preference; NULL-terminated, at most 2.
+// None for a NULL platform: everything is native.
 const char *const *berth_platform_keys(const berth_platform_entry *platform);
 
 // ---- the device runtime -------------------------------------------------------------------------
@@ -69,17 +79,20 @@ typedef struct berth_buffer {
     uint64_t bytes;
 } berth_buffer;
 
+// Calls of the platform's slots. Copies of host memory are none.
 typedef struct berth_runtime_counters {
     uint64_t to_device; // copies
     uint64_t to_host;
+    uint64_t on_device;
     uint64_t waits;
 } berth_runtime_counters;
 
-// `platform` NULL opens the host itself (native execution): its memory is ordinary memory.
+// `platform` NULL opens the host itself (native execution): its memory is ordinary memory. `host`
+// is the table that plugins get; platform and host outlive the runtime.
 BERTH_MUST_CHECK berth_status berth_runtime_open(const berth_platform_entry *platform,
                                                  uint64_t device, const berth_host *host,
                                                  berth_runtime **out_runtime);
-void berth_runtime_close(berth_runtime *runtime);
+void berth_runtime_close(berth_runtime *runtime);         // takes NULL; buffers are freed before
 bool berth_runtime_is_host(const berth_runtime *runtime); // its memory is host memory
 int32_t berth_runtime_memory_type(const berth_runtime *runtime);
 uint64_t berth_runtime_alignment(const berth_runtime *runtime);
@@ -94,12 +107,17 @@ BERTH_MUST_CHECK berth_status berth_runtime_memory(const berth_runtime *runtime,
 BERTH_MUST_CHECK berth_status berth_runtime_alloc(berth_runtime *runtime, uint64_t bytes,
                                                   berth_buffer *out);
 void berth_runtime_free(berth_runtime *runtime, berth_buffer *buffer); // zeroes it
+// Copies are complete when they return and ordered after all work that was queued before. Beyond
+// the end of a buffer is INVALID_ARGUMENT.
 BERTH_MUST_CHECK berth_status berth_runtime_upload(berth_runtime *runtime, berth_buffer to,
                                                    uint64_t offset, const void *from,
                                                    uint64_t bytes);
 BERTH_MUST_CHECK berth_status berth_runtime_download(berth_runtime *runtime, void *to,
                                                      berth_buffer from, uint64_t offset,
                                                      uint64_t bytes);
+// Both sides on this device, not overlapping, within their buffers. Without the platform's
+// copy_on_device through host memory.
+BERTH_MUST_CHECK berth_status berth_runtime_copy(berth_runtime *runtime, const berth_copy *copy);
 BERTH_MUST_CHECK berth_status berth_runtime_wait(berth_runtime *runtime);
 const berth_runtime_counters *berth_runtime_counted(const berth_runtime *runtime);
 

@@ -17,9 +17,10 @@ static berth_status init_device(berth_worker *worker) {
     return berth_runtime_open(base->platform, 0, worker->host, &base->runtime);
 }
 
+// `auto` is the host's choice, which is float32 as long as that is the only one.
 static berth_status activation_dtype(const berth_config *config, berth_dtype *out) {
     const char *name = berth_config_dtypes[config->dtype];
-    if (strcmp(name, "float32") != 0) {
+    if (strcmp(name, "float32") != 0 && strcmp(name, "auto") != 0) {
         return BERTH_FAIL(UNSUPPORTED,
                           "--dtype %s: only float32 activations exist, use --dtype float32", name);
     }

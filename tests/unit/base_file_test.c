@@ -2,9 +2,10 @@
 // base/file, base/log, base/clock and base/thread: what the operating system gives and refuses.
 #include "base/file.h"
 
+#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,9 +23,11 @@ typedef struct sandbox {
 } sandbox;
 
 static sandbox make_sandbox(void) {
-    sandbox box = {.dir = "build/base_file_test.XXXXXX"};
+    static int count;
+    sandbox box = {0};
     mkdir("build", 0777);
-    CHECK(mkdtemp(box.dir) != NULL);
+    snprintf(box.dir, sizeof(box.dir), "build/base_file_test.%d.%d", (int)getpid(), count++);
+    CHECK_INT(mkdir(box.dir, 0777), 0);
     return box;
 }
 
@@ -81,6 +84,28 @@ TEST(file_write_refuses_what_is_no_file_and_leaves_nothing) {
     CHECK_STATUS(berth_file_write("/dev/null", BERTH_STR("x")), BERTH_INVALID_ARGUMENT);
     CHECK_STATUS(berth_file_write(inside(&box, "no/such"), BERTH_STR("x")), BERTH_NOT_FOUND);
     remove_sandbox(&box, (const char *const[]){"fifo"}, 1);
+}
+
+TEST(file_write_that_fails_keeps_the_old_file) {
+    sandbox box = make_sandbox();
+    CHECK_OK(berth_file_write(inside(&box, "a"), BERTH_STR("old")));
+    static char content[10000];
+    const struct rlimit small = {.rlim_cur = 4096, .rlim_max = RLIM_INFINITY};
+    struct rlimit usual;
+    CHECK_INT(getrlimit(RLIMIT_FSIZE, &usual), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    CHECK_INT(setrlimit(RLIMIT_FSIZE, &small), 0);
+    const berth_status status =
+        berth_file_write(inside(&box, "a"), (berth_str){.data = content, .size = sizeof(content)});
+    CHECK_INT(setrlimit(RLIMIT_FSIZE, &usual), 0);
+    CHECK_STATUS(status, BERTH_IO);
+    CHECK_CONTAINS(berth_status_message(), "/a: cannot write: File too large");
+    char *data = NULL;
+    size_t size = 0;
+    CHECK_OK(berth_file_read(inside(&box, "a"), 100, &data, &size));
+    CHECK_STR(data, "old");
+    berth_free(data);
+    remove_sandbox(&box, (const char *const[]){"a"}, 1); // fails if anything is left beside it
 }
 
 TEST(file_refuses_what_is_no_file) {

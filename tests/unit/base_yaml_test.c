@@ -216,13 +216,14 @@ TEST(yaml_keeps_its_limits) {
 }
 
 TEST(yaml_survives_every_failed_allocation) {
+    static const char head[] = {'a', ':', ' ', '[', 'b', ']', '\n', 'd', ':', ' '};
     for (uint64_t n = 1;; ++n) {
         berth_yaml *root = NULL;
         berth_memory_fail_after(n);
         const berth_yaml_limits limits = {.nodes = 100000};
         static char text[20000];
         memset(text, 'x', sizeof(text));
-        memcpy(text, "a: [b, c]\nd: ", 13);
+        memcpy(text, head, sizeof(head));
         const berth_status status = berth_yaml_parse(
             (berth_str){.data = text, .size = sizeof(text)}, "a.yaml", &limits, &root);
         if (berth_memory_fail_after(0) > 0) {
