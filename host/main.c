@@ -15,6 +15,7 @@
 #include "engine/engine.h"
 #include "platform/platform.h"
 #include "registry/registry.h"
+#include "tokenizer/tokenizer.h"
 #include "worker/worker.h"
 
 #define ARENA_BLOCK_BYTES  ((size_t)64 << 10)
@@ -78,6 +79,7 @@ static void close_all(berth_session *s) {
     berth_engine_destroy(s->engine);
     berth_worker_destroy(s->worker);
     berth_registry_destroy(s->registry);
+    berth_tokenizer_close(s->tokenizer);
     berth_text_deinit(&s->out);
     berth_arena_destroy(s->arena);
 }
@@ -124,6 +126,9 @@ static int exit_status(const berth_session *s, berth_status status) {
     }
     if (status == BERTH_INTERNAL && s->stage >= BERTH_STAGE_WORKER) {
         return 7;
+    }
+    if (s->stage == BERTH_STAGE_PLATFORM && s->decision.culprit) {
+        return stages[BERTH_STAGE_REGISTRY].failure; // a plugin failed, not a device
     }
     // Once the graph is there the checkpoint was good: it is the platform that cannot run it.
     if (s->stage == BERTH_STAGE_MODEL && berth_worker_graph(s->worker) && status != BERTH_CORRUPT) {

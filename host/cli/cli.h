@@ -15,6 +15,7 @@
 #include "engine/engine.h"
 #include "platform/platform.h"
 #include "registry/registry.h"
+#include "tokenizer/tokenizer.h"
 #include "worker/worker.h"
 
 // What is under way; the stage in which something fails decides the exit status. The first ones are
@@ -71,6 +72,7 @@ struct berth_session {
     berth_stage stage; // under way
     berth_arena *arena;
     berth_config config;
+    berth_tokenizer *tokenizer; // of commands that need one, opened by their prepare
     berth_candidates candidates;
     berth_registry *registry;
     berth_decision decision;

@@ -32,8 +32,11 @@ bool berth_plugin_has_failed(berth_plugin_state state);
 // Why a plugin or one of its entries failed, or NULL; the state it failed in.
 const char *berth_candidate_failure(const berth_candidate *candidate,
                                     berth_plugin_state *out_state);
-// Its id, or the name of its file when the manifest could not be read.
+// Its id, or the path of its file when the manifest could not be read.
 const char *berth_candidate_label(const berth_candidate *candidate);
+
+// All that discovery and registration know of one, as members of the object under way.
+void berth_candidate_put_json(berth_json_writer *json, const berth_candidate *candidate);
 
 // ---- tables for people --------------------------------------------------------------------------
 
@@ -56,14 +59,16 @@ void berth_table_add_format(berth_table *table, const char *format, ...) BERTH_P
 // Prints and frees.
 BERTH_MUST_CHECK berth_status berth_table_end(berth_table *table);
 
+// ---- JSON for programs --------------------------------------------------------------------------
+
 // `writer` over session->out, indented for people who look at it all the same.
 void berth_session_json(berth_session *session, berth_json_writer *writer);
 // The end of a JSON output: a newline.
 void berth_session_json_end(berth_session *session);
-
-// Ids that end a text: eos_token_id of generation_config.json, else of config.json; a number or a
-// list. In the arena of the session.
-BERTH_MUST_CHECK berth_status berth_stop_ids_read(berth_session *session, const int32_t **out_ids,
-                                                  size_t *out_count);
+// A member of the object under way; NULL writes null.
+void berth_cli_put(berth_json_writer *json, const char *key, const char *value);
+void berth_cli_put_bool(berth_json_writer *json, const char *key, bool value);
+void berth_cli_put_u64(berth_json_writer *json, const char *key, uint64_t value);
+void berth_cli_put_f64(berth_json_writer *json, const char *key, double value);
 
 #endif

@@ -119,7 +119,8 @@ const char *berth_candidate_label(const berth_candidate *candidate) {
     if (candidate->id && candidate->id[0]) {
         return candidate->id;
     }
-    return berth_path_name(candidate->manifest ? candidate->manifest : candidate->library);
+    const char *path = candidate->manifest ? candidate->manifest : candidate->library;
+    return path ? path : "?";
 }
 
 // ---- standard output and the terminal -----------------------------------------------------------

@@ -76,3 +76,23 @@ void berth_session_json(berth_session *session, berth_json_writer *writer) {
 void berth_session_json_end(berth_session *session) {
     berth_text_add_char(&session->out, '\n');
 }
+
+void berth_cli_put(berth_json_writer *json, const char *key, const char *value) {
+    berth_json_put_key(json, key);
+    berth_json_put_cstr(json, value);
+}
+
+void berth_cli_put_bool(berth_json_writer *json, const char *key, bool value) {
+    berth_json_put_key(json, key);
+    berth_json_put_bool(json, value);
+}
+
+void berth_cli_put_u64(berth_json_writer *json, const char *key, uint64_t value) {
+    berth_json_put_key(json, key);
+    berth_json_put_u64(json, value);
+}
+
+void berth_cli_put_f64(berth_json_writer *json, const char *key, double value) {
+    berth_json_put_key(json, key);
+    berth_json_put_f64(json, value);
+}
