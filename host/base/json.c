@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +23,8 @@
 #define DEFAULT_DEPTH 64
 #define MAX_DEPTH     512
 #define FEW_MEMBERS   8 // up to so many are compared one by one
+
+#define EXACT_INTEGERS 0x1p53 // a double holds every integer below
 
 // The keys of a large object, kept in a list so that destroy finds them.
 typedef struct key_index {
@@ -54,6 +57,7 @@ typedef struct document {
     const char *name;
     key_index *indices;
     uint32_t max_depth;
+    bool has_wide_integers; // jansson read every integer as a real
 } document;
 
 // Why: jansson calls a failed allocation inside a string a syntax error; this tells them apart.
@@ -126,6 +130,15 @@ static berth_status prepare_children(document *doc, json_t *from, uint32_t depth
     return json_is_array(from) ? BERTH_OK : copy_keys(doc, from, to);
 }
 
+static void copy_real(const document *doc, double real, berth_json *to) {
+    to->kind = BERTH_JSON_REAL;
+    to->as.real = real;
+    if (doc->has_wide_integers && fabs(real) < EXACT_INTEGERS && trunc(real) == real) {
+        to->kind = BERTH_JSON_INTEGER;
+        to->as.integer = (int64_t)real;
+    }
+}
+
 // Copies a value, of an array or object all but its children.
 static berth_status copy_value(document *doc, json_t *from, uint32_t depth, berth_json *to) {
     switch (json_typeof(from)) {
@@ -143,8 +156,7 @@ static berth_status copy_value(document *doc, json_t *from, uint32_t depth, bert
         to->as.integer = json_integer_value(from);
         return BERTH_OK;
     case JSON_REAL:
-        to->kind = BERTH_JSON_REAL;
-        to->as.real = json_real_value(from);
+        copy_real(doc, json_real_value(from), to);
         return BERTH_OK;
     case JSON_TRUE:
     case JSON_FALSE:
@@ -210,7 +222,22 @@ static berth_json_limits with_defaults(const berth_json_limits *limits) {
     return result;
 }
 
-static berth_status parse_text(berth_str text, const char *name, json_t **out_tree) {
+// Why twice: jansson refuses an integer beyond 64 bits, and nearly every tokenizer_config.json has
+// one (1e30, written out). The second time integers are read as reals; copy_real turns back those
+// that it can.
+static json_t *load_tree(berth_str text, json_error_t *error, bool *out_has_wide_integers) {
+    const char *data = text.data == NULL ? "" : text.data;
+    const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
+    json_t *tree = json_loadb(data, text.size, flags, error);
+    *out_has_wide_integers = tree == NULL && json_error_code(error) == json_error_numeric_overflow;
+    if (*out_has_wide_integers) {
+        tree = json_loadb(data, text.size, flags | JSON_DECODE_INT_AS_REAL, error);
+    }
+    return tree;
+}
+
+static berth_status parse_text(berth_str text, const char *name, json_t **out_tree,
+                               bool *out_has_wide_integers) {
     // Why: jansson skips a NUL that follows a number.
     const char *nul = text.size == 0 ? NULL : memchr(text.data, '\0', text.size);
     if (nul != NULL) {
@@ -221,8 +248,12 @@ static berth_status parse_text(berth_str text, const char *name, json_t **out_tr
     pthread_once(&once, use_own_allocator);
     ran_out_of_memory = false;
     json_error_t error;
-    *out_tree = json_loadb(text.data == NULL ? "" : text.data, text.size,
-                           JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
+    *out_tree = load_tree(text, &error, out_has_wide_integers);
+    if (*out_tree != NULL && ran_out_of_memory) {
+        // Why: jansson drops the bytes of a string that it had no memory for, and goes on.
+        json_decref(*out_tree);
+        *out_tree = NULL;
+    }
     return *out_tree == NULL ? syntax_failure(name, &error) : BERTH_OK;
 }
 
@@ -234,10 +265,12 @@ berth_status berth_json_parse(berth_str text, const char *name, const berth_json
                           limit.bytes);
     }
     json_t *tree = NULL;
-    BERTH_TRY(parse_text(text, name, &tree));
+    bool has_wide_integers;
+    BERTH_TRY(parse_text(text, name, &tree, &has_wide_integers));
     document *doc = NULL;
     berth_status status = create_document(name, limit.depth, &doc);
     if (status == BERTH_OK) {
+        doc->has_wide_integers = has_wide_integers;
         status = copy_tree(doc, tree, 0, &doc->root);
     }
     json_decref(tree);

@@ -20,7 +20,7 @@
 typedef enum berth_json_kind {
     BERTH_JSON_NULL,
     BERTH_JSON_BOOL,
-    BERTH_JSON_INTEGER, // fits int64_t
+    BERTH_JSON_INTEGER, // fits int64_t; a wider one is a real
     BERTH_JSON_REAL,
     BERTH_JSON_STRING,
     BERTH_JSON_ARRAY,

@@ -22,6 +22,7 @@ typedef struct line {
 
 // Why: the only writable state of base that no caller passes in; see the first paragraph.
 static _Thread_local berth_status_report current;
+static _Thread_local uint64_t serial;
 static _Thread_local char message[BERTH_STATUS_TEXT_BYTES];
 
 // Ends a text of `size` bytes that did not fit with "…", never inside a character.
@@ -77,6 +78,7 @@ berth_status berth_status_fail(berth_status code, const char *file, int line_num
     va_start(arguments, format);
     format_text(text, format, arguments);
     va_end(arguments);
+    ++serial;
     current.code = code;
     current.frame_count = 0;
     current.text_bytes = 0;
@@ -105,6 +107,10 @@ void berth_status_note(const char *file, int line_number, const char *format, ..
 
 berth_status berth_status_code(void) {
     return current.code;
+}
+
+uint64_t berth_status_serial(void) {
+    return serial;
 }
 
 static line line_start(char *buffer, size_t size) {
@@ -193,6 +199,7 @@ void berth_status_take(berth_status_report *out_report) {
 }
 
 berth_status berth_status_restore(const berth_status_report *report) {
+    ++serial;
     current = *report;
     return current.code;
 }

@@ -8,6 +8,7 @@
 
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <berth/status.h>
 
@@ -70,6 +71,8 @@ void berth_status_note(const char *file, int line, const char *format, ...) BERT
 
 // The code of this thread's report, BERTH_OK when it is empty.
 berth_status berth_status_code(void);
+// How many reports this thread has begun: tells whether a call made one or found an older one.
+uint64_t berth_status_serial(void);
 // Writes the report as one line for users, without source positions: the failure first, then its
 // notes, "no kernel for op 'rope' on cuda (while building qwen3; while loading /models/q)". Control
 // characters become blanks, a line too long for `size` is cut. Always ends with NUL when size > 0;

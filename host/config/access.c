@@ -325,6 +325,8 @@ berth_status berth_config_set_str(berth_config *config, const char *path, const 
     if (row->type != BERTH_OPTION_STR && row->type != BERTH_OPTION_ENUM) {
         return wrong_type(row);
     }
-    BERTH_TRY(set_text(config, row, value));
-    return berth_config_check(config);
+    if (row->offset == offsetof(berth_config, compilation_backend)) {
+        BERTH_TRY(berth_config_check_backend(value));
+    }
+    return set_text(config, row, value);
 }

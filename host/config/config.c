@@ -44,16 +44,15 @@ static berth_status apply_file(berth_config *config) {
     return resolve(config, offsetof(berth_config, plugin_files), &config->plugin_files);
 }
 
-berth_status berth_config_check(const berth_config *config) {
+berth_status berth_config_check_backend(const char *name) {
     static const char *const backends[] = {"eager", "inductor"};
     for (size_t i = 0; i < BERTH_COUNT(backends); ++i) {
-        if (strcmp(config->compilation_backend, backends[i]) == 0) {
+        if (strcmp(name, backends[i]) == 0) {
             return BERTH_OK;
         }
     }
     return BERTH_FAIL(INVALID_ARGUMENT,
-                      "compilation.backend: there is no backend '%s', use eager or inductor",
-                      config->compilation_backend);
+                      "compilation.backend: there is no backend '%s', use eager or inductor", name);
 }
 
 berth_status berth_config_init(berth_config *config, berth_arena *arena) {
@@ -73,7 +72,7 @@ berth_status berth_config_load(berth_config *config, uint64_t command, int argc,
         BERTH_TRY(apply_file(config));
     }
     config->user_ops = config->custom_ops;
-    return berth_config_check(config);
+    return berth_config_check_backend(config->compilation_backend);
 }
 
 void berth_config_allow(berth_config *config, const char *plugin) {

@@ -103,8 +103,6 @@ BERTH_MUST_CHECK berth_status berth_config_set_f64(berth_config *config, const c
                                                    double value);
 BERTH_MUST_CHECK berth_status berth_config_set_str(berth_config *config, const char *path,
                                                    const char *value);
-// Whether the values fit together; done by berth_config_load and after a config hook's set.
-BERTH_MUST_CHECK berth_status berth_config_check(const berth_config *config);
 // Around a config hook: who may change things. NULL ends it.
 void berth_config_allow(berth_config *config, const char *plugin);
 
@@ -113,7 +111,7 @@ void berth_config_allow(berth_config *config, const char *plugin);
 // The parsed list: a base and named items, each once. Names are ids or class names as written.
 typedef struct berth_custom_ops {
     bool is_base_all;
-    bool is_base_default;    // nobody wrote a base: the host's rule gave it
+    bool is_base_default;    // neither user nor platform wrote a base: the host's rule gave it
     const char *const *plus; // names after '+'
     size_t plus_count;
     const char *const *minus; // names after '-'
@@ -136,5 +134,9 @@ typedef enum berth_op_wish {
 // What the items say of an op under either spelling; INVALID_ARGUMENT when + and - both name it.
 BERTH_MUST_CHECK berth_status berth_custom_ops_wants(const berth_custom_ops *ops, const char *id,
                                                      const char *class_name, berth_op_wish *out);
+// Whether the list enables an op with that wish. The default `none` (not a written one) turns off
+// only ops that have a decomposition; enforce_enable of an instance stands above all of it.
+bool berth_custom_ops_is_enabled(const berth_custom_ops *ops, berth_op_wish wish,
+                                 bool has_decomposition);
 
 #endif

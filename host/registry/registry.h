@@ -97,11 +97,10 @@ BERTH_MUST_CHECK berth_status berth_registry_transaction(berth_registry *registr
 // (state `register failed`), except core plugins, where it is INTERNAL. Later adds are
 // BERTH_SEALED.
 BERTH_MUST_CHECK berth_status berth_registry_freeze(berth_registry *registry);
-// Platforms' destroy, then plugins' shutdown, in reverse order. Libraries stay mapped.
+// Platforms' destroy, then plugins' shutdown, in reverse order. Libraries stay mapped. Takes NULL.
 void berth_registry_destroy(berth_registry *registry);
 
-// ---- what it holds (after the freeze; platforms also before)
-// -------------------------------------
+// ---- what it holds (after the freeze; platforms also before) ------------------------------------
 
 const berth_host *berth_registry_host(const berth_registry *registry);
 size_t berth_registry_op_count(const berth_registry *registry);
@@ -115,20 +114,53 @@ size_t berth_registry_model_count(const berth_registry *registry);
 const berth_model_entry *berth_registry_model_at(const berth_registry *registry, size_t index);
 size_t berth_registry_quant_count(const berth_registry *registry);
 const berth_quant_entry *berth_registry_quant_at(const berth_registry *registry, size_t index);
+size_t berth_registry_attention_count(const berth_registry *registry);
+const berth_attention_entry *berth_registry_attention_at(const berth_registry *registry,
+                                                         size_t index);
 size_t berth_registry_platform_count(const berth_registry *registry);
 const berth_platform_entry *berth_registry_platform_at(const berth_registry *registry,
                                                        size_t index);
 // Core plugins as candidates, for listings.
 const berth_candidates *berth_registry_core(const berth_registry *registry);
-// The same in every process that saw the same plugins.
+// The same in every process that saw the same plugins, in whatever order. 0 before the freeze.
 uint64_t berth_registry_digest(const berth_registry *registry);
 
-// ---- calling plugins
-// ------------------------------------------------------------------------------
+// ---- slots --------------------------------------------------------------------------------------
+
+typedef enum berth_slot_tag {
+    BERTH_SLOT_REQUIRED, // NULL or missing: the table is refused
+    BERTH_SLOT_INHERIT,
+    BERTH_SLOT_OPTIONAL,
+} berth_slot_tag;
+
+typedef struct berth_slot {
+    const char *name;
+    uint32_t offset;
+    berth_slot_tag tag;
+} berth_slot;
+
+// The tagged slots of one struct of the contract, as its header tags them.
+typedef struct berth_table {
+    const char *name; // "berth_op"
+    uint32_t size;    // of the host's own
+    const berth_slot *slots;
+    size_t slot_count;
+} berth_table;
+
+extern const berth_table berth_tables[];
+extern const size_t berth_table_count;
+
+// What registration asks of a platform's worker table: feature bits agree with slots, and slots
+// that are overridden together come together. INVALID_ARGUMENT names the slots.
+BERTH_MUST_CHECK berth_status berth_registry_check_worker(const berth_worker_api *api);
+
+// ---- calling plugins ----------------------------------------------------------------------------
 
 // Around every call of a plugin's slot, by the facade that owns that kind: the text that the plugin
 // hands to host->fail during the call becomes this thread's report. `status` is what the slot
-// returned; without a text the report names plugin and slot. Yields `status`.
+// returned. Without a text the report is the one that a host service made during the call, else it
+// names plugin and slot. Yields `status`, and INTERNAL for a number that is no status. Calls nest;
+// `owner` may be NULL for the host's own.
 void berth_plugin_enter(const berth_owner *owner, const char *slot);
 BERTH_MUST_CHECK berth_status berth_plugin_leave(berth_status status);
 

@@ -213,10 +213,8 @@ const berth_added_token *berth_added_next(berth_added_search *search, size_t *ou
         if (!token || !is_allowed(search, token, start)) {
             continue;
         }
-        *out_start =
-            token->takes_left ? spaces_before(search->text, start, search->end) : start;
-        search->end =
-            token->takes_right ? spaces_behind(search->text, search->at) : search->at;
+        *out_start = token->takes_left ? spaces_before(search->text, start, search->end) : start;
+        search->end = token->takes_right ? spaces_behind(search->text, search->at) : search->at;
         return token;
     }
     return NULL;

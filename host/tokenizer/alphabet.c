@@ -8,13 +8,13 @@
 #include "base/utf8.h"
 
 // The bytes without a character of their own: 0x00–0x20, 0x7F–0xA0 and 0xAD.
-#define CONTROL_LAST   0x20
-#define GAP_FIRST      0x7F
-#define GAP_LAST       0xA0
-#define SOFT_HYPHEN    0xAD
-#define MOVED_CONTROL  0x100
-#define MOVED_GAP      (MOVED_CONTROL + CONTROL_LAST + 1)
-#define MOVED_HYPHEN   (MOVED_GAP + GAP_LAST - GAP_FIRST + 1)
+#define CONTROL_LAST  0x20
+#define GAP_FIRST     0x7F
+#define GAP_LAST      0xA0
+#define SOFT_HYPHEN   0xAD
+#define MOVED_CONTROL 0x100
+#define MOVED_GAP     (MOVED_CONTROL + CONTROL_LAST + 1)
+#define MOVED_HYPHEN  (MOVED_GAP + GAP_LAST - GAP_FIRST + 1)
 
 uint32_t berth_alphabet_char(uint8_t byte) {
     if (byte <= CONTROL_LAST) {

@@ -62,7 +62,7 @@ static bool is_version_line(const berth_json *merge) {
 
 static berth_status find_token(const berth_bpe *bpe, berth_str content, const berth_json *merge,
                                int32_t *out_id) {
-    *out_id = content.size > 0 ? berth_vocabulary_find(bpe->vocabulary, content) : -1;
+    *out_id = content.size > 0 ? berth_vocabulary_find_model(bpe->vocabulary, content) : -1;
     if (*out_id < 0) {
         return berth_json_fail(BERTH_CORRUPT, merge,
                                "a merge of or into '" BERTH_STR_FMT
@@ -76,7 +76,8 @@ static berth_status find_token(const berth_bpe *bpe, berth_str content, const be
 // counts nowhere: so the reference reader has it.
 static berth_status read_merge(berth_bpe *bpe, const berth_json *json, uint32_t rank,
                                berth_text *joined) {
-    berth_str left, right;
+    berth_str left = {0};
+    berth_str right = {0};
     if (is_version_line(json)) {
         return BERTH_OK;
     }
@@ -120,7 +121,7 @@ static berth_status find_bytes(berth_bpe *bpe, const berth_json *model) {
         const char raw = (char)byte;
         char spelling[2];
         const size_t size = berth_alphabet_spell((berth_str){.data = &raw, .size = 1}, spelling);
-        bpe->byte_ids[byte] = berth_vocabulary_find(
+        bpe->byte_ids[byte] = berth_vocabulary_find_model(
             bpe->vocabulary, (berth_str){.data = spelling, .size = size});
         if (bpe->byte_ids[byte] < 0) {
             return berth_json_fail(BERTH_UNSUPPORTED, model,
@@ -252,8 +253,8 @@ static berth_status find_whole_word(const berth_bpe *bpe, berth_str word,
                                     berth_bpe_scratch *scratch, int32_t *out_id) {
     BERTH_TRY(berth_array_reserve(&scratch->spelling, 2 * word.size));
     const size_t size = berth_alphabet_spell(word, scratch->spelling.data);
-    *out_id = berth_vocabulary_find(bpe->vocabulary,
-                                    (berth_str){.data = scratch->spelling.data, .size = size});
+    *out_id = berth_vocabulary_find_model(
+        bpe->vocabulary, (berth_str){.data = scratch->spelling.data, .size = size});
     return BERTH_OK;
 }
 

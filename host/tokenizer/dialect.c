@@ -19,9 +19,9 @@
     "\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}"                 \
     "\\x{3001}-\\x{10ffff}]"
 
-static const char *const GROUPS[] = {"(?:", "(?i:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
+static const char *const group_openings[] = {"(?:", "(?i:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
 
-static const char *const CATEGORIES[] = {
+static const char *const categories[] = {
     "C",  "Cc", "Cf", "Cn", "Co", "Cs", "L",  "Ll", "Lm", "Lo", "Lt", "Lu", "M",
     "Mc", "Me", "Mn", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Pe", "Pf", "Pi",
     "Po", "Ps", "S",  "Sc", "Sk", "Sm", "So", "Z",  "Zl", "Zp", "Zs",
@@ -62,8 +62,8 @@ static berth_status write_class(translation *t, size_t size, berth_str class) {
 }
 
 static bool is_category(berth_str name) {
-    for (size_t i = 0; i < BERTH_COUNT(CATEGORIES); ++i) {
-        if (berth_str_equal_cstr(name, CATEGORIES[i])) {
+    for (size_t i = 0; i < BERTH_COUNT(categories); ++i) {
+        if (berth_str_equal_cstr(name, categories[i])) {
             return true;
         }
     }
@@ -130,8 +130,8 @@ static berth_status open_group(translation *t) {
         return copy(t, 1);
     }
     const berth_str rest = berth_str_slice(t->pattern, t->at, SIZE_MAX);
-    for (size_t i = 0; i < BERTH_COUNT(GROUPS); ++i) {
-        const berth_str opening = berth_str_from(GROUPS[i]);
+    for (size_t i = 0; i < BERTH_COUNT(group_openings); ++i) {
+        const berth_str opening = berth_str_from(group_openings[i]);
         if (berth_str_starts_with(rest, opening)) {
             return copy(t, opening.size);
         }

@@ -89,8 +89,7 @@ void berth_matcher_destroy(berth_matcher *matcher) {
 }
 
 berth_status berth_pattern_find(const berth_pattern *pattern, berth_matcher *matcher,
-                                berth_str text, size_t from, berth_match *out_match,
-                                bool *out_found) {
+                                berth_str text, size_t from, berth_match *out_match) {
     const pcre2_code *code = (const pcre2_code *)pattern;
     pcre2_match_data *data = (pcre2_match_data *)matcher;
     const PCRE2_SPTR subject = (PCRE2_SPTR)text.data;
@@ -100,7 +99,7 @@ berth_status berth_pattern_find(const berth_pattern *pattern, berth_matcher *mat
         result = pcre2_match(code, subject, text.size, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
                              data, NULL);
     }
-    *out_found = result >= 0;
+    *out_match = (berth_match){.is_found = result >= 0};
     if (result < 0 && result != PCRE2_ERROR_NOMATCH) {
         char reason[128];
         pcre2_get_error_message(result, (PCRE2_UCHAR *)reason, sizeof(reason));
@@ -108,9 +107,10 @@ berth_status berth_pattern_find(const berth_pattern *pattern, berth_matcher *mat
                           "the tokenizer's pattern gives up at byte %zu of the text: %s", from,
                           reason);
     }
-    if (*out_found) {
+    if (out_match->is_found) {
         const size_t *ends = pcre2_get_ovector_pointer(data);
-        *out_match = (berth_match){.start = ends[0], .end = ends[1]};
+        out_match->start = ends[0];
+        out_match->end = ends[1];
     }
     return BERTH_OK;
 }

@@ -13,7 +13,8 @@ typedef struct berth_pattern berth_pattern;
 typedef struct berth_matcher berth_matcher;
 
 typedef struct berth_match {
-    size_t start, end; // bytes of the text; an empty match is possible
+    bool is_found;
+    size_t start, end; // bytes of the text; a match may be empty
 } berth_match;
 
 // `regex` is Oniguruma's dialect. UNSUPPORTED says what it has that is not supported.
@@ -26,10 +27,9 @@ BERTH_MUST_CHECK berth_status berth_matcher_create(berth_matcher **out_matcher);
 void berth_matcher_destroy(berth_matcher *matcher);
 
 // The first match at or behind `from`, which is the start of a character. `text` is valid UTF-8 and
-// all that look-arounds see. `out_found` tells whether there is one.
+// all that look-arounds see.
 BERTH_MUST_CHECK berth_status berth_pattern_find(const berth_pattern *pattern,
                                                  berth_matcher *matcher, berth_str text,
-                                                 size_t from, berth_match *out_match,
-                                                 bool *out_found);
+                                                 size_t from, berth_match *out_match);
 
 #endif

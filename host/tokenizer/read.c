@@ -3,7 +3,8 @@
 // need: ids first, then what refers to them.
 //
 // What is read past, because it changes neither ids nor text here: truncation and padding (the
-// engine's limits decide), trim_offsets (there are no offsets), a pair template (there is one text).
+// engine's limits decide), trim_offsets (there are no offsets), a pair template (there is one
+// text).
 #include "base/str.h"
 #include "tokenizer/parts.h"
 
@@ -73,6 +74,7 @@ static berth_status read_named(berth_tokenizer *t, const berth_json *config, con
 }
 
 static berth_status read_config(berth_tokenizer *t, const berth_json *config) {
+    BERTH_TRY(berth_json_get_object(config, "", &config));
     BERTH_TRY(read_added_tokens_decoder(t, config));
     BERTH_TRY(read_named(t, config, "bos_token", &t->bos_id));
     return read_named(t, config, "eos_token", &t->eos_id);
@@ -104,6 +106,15 @@ static berth_status refuse_normalizer(const berth_json *file) {
                            "normalizer '" BERTH_STR_FMT "' is not supported", BERTH_STR_ARG(type));
 }
 
+static berth_status read_splitter(berth_tokenizer *t, const berth_json *file) {
+    if (!berth_json_has(file, "pre_tokenizer")) {
+        return berth_json_fail(BERTH_UNSUPPORTED, file,
+                               "a tokenizer without pre_tokenizer is not supported: byte-level BPE "
+                               "has ByteLevel");
+    }
+    return berth_splitter_read(&t->splitter, berth_json_find(file, "pre_tokenizer"));
+}
+
 static berth_status check_decoder(const berth_json *file) {
     berth_str type;
     BERTH_TRY(berth_json_str_or(file, "decoder.type", BERTH_STR("none"), &type));
@@ -117,7 +128,7 @@ static berth_status check_decoder(const berth_json *file) {
 
 berth_status berth_tokenizer_read(berth_tokenizer *t, const berth_json *file,
                                   const berth_json *config) {
-    const berth_json *model, *pre_tokenizer;
+    const berth_json *model;
     BERTH_TRY(berth_json_get_object(file, "model", &model));
     BERTH_TRY(read_vocabulary(t, file));
     BERTH_TRY(read_added_tokens(t, file));
@@ -126,11 +137,10 @@ berth_status berth_tokenizer_read(berth_tokenizer *t, const berth_json *file,
     }
     BERTH_TRY(berth_added_finish(&t->added, t->arena));
     BERTH_TRY(refuse_normalizer(file));
-    BERTH_TRY(berth_json_get_object(file, "pre_tokenizer", &pre_tokenizer));
-    BERTH_TRY(berth_splitter_read(&t->splitter, pre_tokenizer));
+    BERTH_TRY(read_splitter(t, file));
     BERTH_TRY(berth_bpe_read(&t->bpe, t->arena, &t->vocabulary, model));
     BERTH_TRY(check_decoder(file));
-    BERTH_TRY(berth_template_read(&t->template, &t->vocabulary,
-                                  berth_json_find(file, "post_processor")));
+    BERTH_TRY(
+        berth_template_read(&t->template, &t->vocabulary, berth_json_find(file, "post_processor")));
     return config ? read_switches(t, config) : BERTH_OK;
 }

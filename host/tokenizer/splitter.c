@@ -6,9 +6,10 @@
 
 #include "base/utf8.h"
 
-#define GPT2_PATTERN "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define GPT2_PATTERN                                                                               \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
-static const char *const RULES[] = {
+static const char *const rule_names[] = {
     [BERTH_SPLIT_ISOLATED] = "Isolated",
     [BERTH_SPLIT_REMOVED] = "Removed",
     [BERTH_SPLIT_CONTIGUOUS] = "Contiguous",
@@ -18,21 +19,23 @@ static const char *const RULES[] = {
 
 // ---- reading the file ----
 
+// Takes over the stage's pattern.
 static berth_status add_stage(berth_splitter *splitter, const berth_json *where,
-                              berth_split_stage **out_stage) {
+                              berth_split_stage stage) {
     if (splitter->count == BERTH_SPLITTER_STAGES) {
+        berth_pattern_destroy(stage.pattern);
         return berth_json_fail(BERTH_UNSUPPORTED, where, "more than %d pre-tokenizers",
                                BERTH_SPLITTER_STAGES);
     }
-    *out_stage = &splitter->stages[splitter->count++];
+    splitter->stages[splitter->count++] = stage;
     return BERTH_OK;
 }
 
 static berth_status read_rule(const berth_json *split, berth_split_rule *out_rule) {
     berth_str name;
     BERTH_TRY(berth_json_get_str(split, "behavior", &name));
-    for (size_t i = 0; i < BERTH_COUNT(RULES); ++i) {
-        if (berth_str_equal_cstr(name, RULES[i])) {
+    for (size_t i = 0; i < BERTH_COUNT(rule_names); ++i) {
+        if (berth_str_equal_cstr(name, rule_names[i])) {
             *out_rule = (berth_split_rule)i;
             return BERTH_OK;
         }
@@ -41,34 +44,37 @@ static berth_status read_rule(const berth_json *split, berth_split_rule *out_rul
                            "behavior '" BERTH_STR_FMT "' is not supported", BERTH_STR_ARG(name));
 }
 
-static berth_status read_split(berth_splitter *splitter, const berth_json *split) {
-    berth_split_stage *stage = NULL;
-    BERTH_TRY(add_stage(splitter, split, &stage));
-    BERTH_TRY(read_rule(split, &stage->rule));
-    BERTH_TRY(berth_json_bool_or(split, "invert", false, &stage->is_inverted));
+static berth_status read_pattern(const berth_json *split, berth_pattern **out_pattern) {
     berth_str pattern;
     if (berth_json_has(split, "pattern.String")) {
         BERTH_TRY(berth_json_get_str(split, "pattern.String", &pattern));
-        BERTH_TRY(berth_pattern_literal(pattern, &stage->pattern));
-        return BERTH_OK;
+        return berth_pattern_literal(pattern, out_pattern);
     }
     BERTH_TRY(berth_json_get_str(split, "pattern.Regex", &pattern));
-    BERTH_TRY_NOTE(berth_pattern_compile(pattern, &stage->pattern), "reading the pre_tokenizer of %s",
+    BERTH_TRY_NOTE(berth_pattern_compile(pattern, out_pattern), "reading the pre_tokenizer of %s",
                    berth_json_file(split));
     return BERTH_OK;
+}
+
+static berth_status read_split(berth_splitter *splitter, const berth_json *split) {
+    berth_split_stage stage = {0};
+    BERTH_TRY(read_rule(split, &stage.rule));
+    BERTH_TRY(berth_json_bool_or(split, "invert", false, &stage.is_inverted));
+    BERTH_TRY(read_pattern(split, &stage.pattern));
+    return add_stage(splitter, split, stage);
 }
 
 static berth_status read_byte_level(berth_splitter *splitter, const berth_json *byte_level) {
     bool has_prefix, has_pattern;
     BERTH_TRY(berth_json_get_bool(byte_level, "add_prefix_space", &has_prefix));
     BERTH_TRY(berth_json_bool_or(byte_level, "use_regex", true, &has_pattern));
-    berth_split_stage *stage = NULL;
+    berth_split_stage stage = {0};
     if (has_prefix) {
-        BERTH_TRY(add_stage(splitter, byte_level, &stage));
+        BERTH_TRY(add_stage(splitter, byte_level, stage));
     }
     if (has_pattern) {
-        BERTH_TRY(add_stage(splitter, byte_level, &stage));
-        BERTH_TRY(berth_pattern_compile(BERTH_STR(GPT2_PATTERN), &stage->pattern));
+        BERTH_TRY(berth_pattern_compile(BERTH_STR(GPT2_PATTERN), &stage.pattern));
+        BERTH_TRY(add_stage(splitter, byte_level, stage));
     }
     splitter->is_complete = true;
     return BERTH_OK;
@@ -129,8 +135,8 @@ typedef struct cutter {
     const berth_split_stage *stage;
     berth_words *words;
     berth_str text;
-    size_t start, end;    // the word at hand
-    bool was_match;       // what its last piece was
+    size_t start, end; // the word at hand
+    bool was_match;    // what its last piece was
 } cutter;
 
 static berth_status close_word(cutter *c) {
@@ -176,9 +182,8 @@ static berth_status cut_word(const berth_split_stage *stage, berth_str text, ber
     size_t last_end = SIZE_MAX;
     while (from <= text.size) {
         berth_match match;
-        bool found;
-        BERTH_TRY(berth_pattern_find(stage->pattern, matcher, text, from, &match, &found));
-        if (!found) {
+        BERTH_TRY(berth_pattern_find(stage->pattern, matcher, text, from, &match));
+        if (!match.is_found) {
             break;
         }
         const bool is_empty = match.start == match.end;

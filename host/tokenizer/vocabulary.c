@@ -75,6 +75,7 @@ berth_status berth_vocabulary_read(berth_vocabulary *vocabulary, berth_arena *ar
         int64_t id;
         BERTH_TRY(berth_json_get_i64(value, "", &id));
         BERTH_TRY(berth_vocabulary_add(vocabulary, arena, berth_json_key_at(vocab, i), id, value));
+        vocabulary->tokens.data[id].is_of_model = true;
     }
     return BERTH_OK;
 }
@@ -82,6 +83,11 @@ berth_status berth_vocabulary_read(berth_vocabulary *vocabulary, berth_arena *ar
 int32_t berth_vocabulary_find(const berth_vocabulary *vocabulary, berth_str content) {
     const uint32_t *id = berth_map_find(&vocabulary->ids, content);
     return id ? (int32_t)*id : -1;
+}
+
+int32_t berth_vocabulary_find_model(const berth_vocabulary *vocabulary, berth_str content) {
+    const int32_t id = berth_vocabulary_find(vocabulary, content);
+    return id >= 0 && vocabulary->tokens.data[id].is_of_model ? id : -1;
 }
 
 const berth_token *berth_vocabulary_get(const berth_vocabulary *vocabulary, int32_t id) {

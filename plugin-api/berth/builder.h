@@ -196,58 +196,19 @@ static inline const char *berth_call_str(const berth_call *call, const char *nam
     return found ? found->str : fallback;
 }
 
-// Numbers of config.json. A count lies in 1 .. 2^31 - 1; absent without a fallback, out of range or
-// of another type fails the build naming the key. A fallback is used when the key is absent or
-// null.
-#define BERTH_CONFIG_COUNT_MAX INT64_C(2147483647)
-static inline int64_t berth_config_count_or(berth_builder *builder, const char *path,
-                                            int64_t fallback) {
-    int64_t value = 0;
-    const berth_status status = builder->host->json_get_i64(builder->config, path, &value);
-    if (status == BERTH_NOT_FOUND && fallback > 0) {
-        return fallback;
-    }
-    if (status == BERTH_NOT_FOUND) {
-        berth_build_fail(builder, BERTH_CORRUPT, "config.json: '%s' is missing", path);
-    } else if (status != BERTH_OK) {
-        berth_build_fail(builder, BERTH_CORRUPT, "config.json: '%s' is not an integer", path);
-    } else if (value < 1 || value > BERTH_CONFIG_COUNT_MAX) {
-        berth_build_fail(builder, BERTH_CORRUPT, "config.json: '%s' is %lld, must be 1 to %lld",
-                         path, (long long)value, (long long)BERTH_CONFIG_COUNT_MAX);
-    } else {
-        return value;
-    }
-    return 1;
-}
-static inline int64_t berth_config_count(berth_builder *builder, const char *path) {
-    return berth_config_count_or(builder, path, 0);
-}
-static inline double berth_config_f64_or(berth_builder *builder, const char *path,
-                                         double fallback) {
-    double value = fallback;
-    const berth_status status = builder->host->json_get_f64(builder->config, path, &value);
-    if (status != BERTH_OK && status != BERTH_NOT_FOUND) {
-        berth_build_fail(builder, BERTH_CORRUPT, "config.json: '%s' is not a number", path);
-    }
-    return status == BERTH_OK ? value : fallback;
-}
-static inline int64_t berth_config_bool_or(berth_builder *builder, const char *path,
-                                           int64_t fallback) {
-    int64_t value = fallback;
-    const berth_status status = builder->host->json_get_bool(builder->config, path, &value);
-    if (status != BERTH_OK && status != BERTH_NOT_FOUND) {
-        berth_build_fail(builder, BERTH_CORRUPT, "config.json: '%s' is not true or false", path);
-    }
-    return status == BERTH_OK ? value : fallback;
-}
-static inline const char *berth_config_str_or(berth_builder *builder, const char *path,
-                                              const char *fallback) {
-    const char *value = fallback;
-    const berth_status status = builder->host->json_get_str(builder->config, path, &value);
-    if (status != BERTH_OK && status != BERTH_NOT_FOUND) {
-        berth_build_fail(builder, BERTH_CORRUPT, "config.json: '%s' is not a string", path);
-    }
-    return status == BERTH_OK ? value : fallback;
+// The parameter NAME: a vector such as a norm's weight, loaded in the activation dtype.
+static inline berth_value berth_build_vector(berth_builder *builder, const char *name,
+                                             int64_t length) {
+    const berth_parameter parameter = {
+        .size = sizeof(berth_parameter),
+        .name = name,
+        .shape = &length,
+        .ndim = 1,
+        .is_vector = 1,
+        .output_dim = -1,
+        .input_dim = -1,
+    };
+    return builder->parameter(builder, &parameter);
 }
 
 #endif

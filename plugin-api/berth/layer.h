@@ -13,9 +13,9 @@
 typedef struct berth_layer {
     uint64_t size;
     const char *name; // [required] vLLM's class name, "RowParallelLinear"
-    // [required][startup] Emits the layer: reads call->inputs and attributes, declares parameters
-    // whose names begin with call->prefix, and writes call->outputs (room for BERTH_MAX_OUTPUTS,
-    // zeroed).
+    // [required][startup] Emits the layer: reads call->inputs (BERTH_MAX_INPUTS of them, absent
+    // ones BERTH_VALUE_NONE) and attributes, declares parameters whose names begin with
+    // call->prefix, and writes call->outputs (room for BERTH_MAX_OUTPUTS, zeroed).
     void (*build)(berth_builder *builder, const berth_call *call);
 } berth_layer;
 

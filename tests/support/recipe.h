@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small tokenizer.json for a test: byte-level BPE with nothing but what the test is about.
+#ifndef TEST_RECIPE_H
+#define TEST_RECIPE_H
+
+#include "tokenizer/tokenizer.h"
+
+// Members of a tokenizer.json as JSON text; NULL takes a plain one. Ids 0 to 255 are the bytes.
+typedef struct recipe {
+    const char *vocab;   // members after the bytes: ",\"ab\":256"
+    const char *merges;  // "[\"a b\"]"
+    const char *options; // members of the model: ",\"ignore_merges\":true"
+    const char *added_tokens;
+    const char *normalizer;
+    const char *pre_tokenizer;
+    const char *post_processor;
+    const char *decoder;
+    const char *config; // tokenizer_config.json
+} recipe;
+
+// Two special tokens for `added_tokens`, and a `post_processor` that frames a text with them.
+#define SPECIALS                                                                                   \
+    "[{\"id\":256,\"content\":\"<s>\",\"special\":true},"                                          \
+    "{\"id\":257,\"content\":\"</s>\",\"special\":true}]"
+#define FRAME                                                                                      \
+    "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\"}},"            \
+    "{\"Sequence\":{\"id\":\"A\"}},{\"SpecialToken\":{\"id\":\"</s>\"}}],"                         \
+    "\"special_tokens\":{\"<s>\":{\"ids\":[256]},\"</s>\":{\"ids\":[257,256]}}}"
+
+BERTH_MUST_CHECK berth_status parse_recipe(const recipe *r, berth_tokenizer **out_tokenizer);
+// The same where the test stops on a failure.
+berth_tokenizer *open_recipe(const recipe *r);
+
+#endif

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tokenizer against files that are broken, hostile or ask for what is not there, and against a
+// machine without memory.
+#include "tokenizer/tokenizer.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "support/recipe.h"
+#include "support/test.h"
+
+#define FILE_LIMIT ((size_t)1 << 20)
+
+static const struct {
+    recipe recipe;
+    berth_status status;
+    const char *message;
+} refusals[] = {
+    {.recipe = {.vocab = ",\"x1\":97"},
+     .status = BERTH_CORRUPT,
+     .message = "id 97 is given to 'a' and to 'x1'"                                                                                                               },
+    {.recipe = {.vocab = ",\"x1\":-1"},                                                            .status = BERTH_CORRUPT,     .message = "out of range"         },
+    {.recipe = {.vocab = ",\"x1\":2097152"},                                                       .status = BERTH_CORRUPT,     .message = "out of range"         },
+    {.recipe = {.vocab = ",\"x1\":1e300"},                                                         .status = BERTH_CORRUPT,     .message = "model.vocab.x1"       },
+    {.recipe = {.vocab = ",\"x1\":99999999999999999999"},
+     .status = BERTH_CORRUPT,
+     .message = "model.vocab.x1"                                                                                                                                  },
+    {.recipe = {.vocab = ",\"x1\":\"7\""},                                                         .status = BERTH_CORRUPT,     .message = "model.vocab.x1"       },
+    {.recipe = {.vocab = ",\"a\":300"},                                                            .status = BERTH_CORRUPT,     .message = "tokenizer.json"       },
+    {.recipe = {.merges = "{}"},                                                                   .status = BERTH_CORRUPT,     .message = "model.merges"         },
+    {.recipe = {.merges = "null"},                                                                 .status = BERTH_CORRUPT,     .message = "model.merges"         },
+    {.recipe = {.merges = "[\"ab\"]"},                                                             .status = BERTH_CORRUPT,     .message = "model.merges.0"       },
+    {.recipe = {.merges = "[\"a b c\"]"},                                                          .status = BERTH_CORRUPT,     .message = "model.merges.0"       },
+    {.recipe = {.merges = "[[\"a\"]]"},                                                            .status = BERTH_CORRUPT,     .message = "model.merges.0"       },
+    {.recipe = {.merges = "[[\"a\",7]]"},                                                          .status = BERTH_CORRUPT,     .message = "model.merges.0.1"     },
+    {.recipe = {.merges = "[7]"},                                                                  .status = BERTH_CORRUPT,     .message = "model.merges.0"       },
+    {.recipe = {.merges = "[\"a b\"]"},                                                            .status = BERTH_CORRUPT,     .message = "'ab'"                 },
+    {.recipe = {.vocab = ",\"ab\":256", .merges = "[\"a b\",\"ab nope\"]"},
+     .status = BERTH_CORRUPT,
+     .message = "merges.1"                                                                                                                                        },
+ // An empty token would join with its neighbour into that neighbour, for ever.
+    {.recipe = {.vocab = ",\"\":256", .merges = "[[\"\",\"a\"]]"},
+     .status = BERTH_CORRUPT,
+     .message = "merges.0"                                                                                                                                        },
+    {.recipe = {.options = ",\"dropout\":0.1"},                                                    .status = BERTH_UNSUPPORTED, .message = "dropout"              },
+    {.recipe = {.options = ",\"end_of_word_suffix\":\"</w>\""},
+     .status = BERTH_UNSUPPORTED,
+     .message = "end_of_word_suffix"                                                                                                                              },
+    {.recipe = {.options = ",\"ignore_merges\":1"},
+     .status = BERTH_CORRUPT,
+     .message = "ignore_merges"                                                                                                                                   },
+    {.recipe = {.added_tokens = "{}"},                                                             .status = BERTH_CORRUPT,     .message = "added_tokens"         },
+    {.recipe = {.added_tokens = "[7]"},                                                            .status = BERTH_CORRUPT,     .message = "added_tokens.0"       },
+    {.recipe = {.added_tokens = "[{\"content\":\"x\"}]"},
+     .status = BERTH_CORRUPT,
+     .message = "added_tokens.0"                                                                                                                                  },
+    {.recipe = {.added_tokens = "[{\"id\":256,\"content\":\"\"}]"},
+     .status = BERTH_CORRUPT,
+     .message = "added_tokens.0"                                                                                                                                  },
+    {.recipe = {.added_tokens = "[{\"id\":97,\"content\":\"<s>\"}]"},
+     .status = BERTH_CORRUPT,
+     .message = "id 97"                                                                                                                                           },
+    {.recipe = {.added_tokens = "[{\"id\":256,\"content\":\"a\"}]"},
+     .status = BERTH_CORRUPT,
+     .message = "id 256"                                                                                                                                          },
+    {.recipe = {.added_tokens = "[{\"id\":4294967296,\"content\":\"<s>\"}]"},
+     .status = BERTH_CORRUPT,
+     .message = "out of range"                                                                                                                                    },
+    {.recipe = {.normalizer = "{\"type\":\"NFC\"}"},
+     .status = BERTH_UNSUPPORTED,
+     .message = "normalizer 'NFC'"                                                                                                                                },
+    {.recipe = {.pre_tokenizer = "null"},                                                          .status = BERTH_UNSUPPORTED, .message = "pre_tokenizer"        },
+    {.recipe = {.pre_tokenizer = "{\"type\":\"Metaspace\"}"},
+     .status = BERTH_UNSUPPORTED,
+     .message = "'Metaspace'"                                                                                                                                     },
+    {.recipe = {.post_processor = "{\"type\":\"BertProcessing\"}"},
+     .status = BERTH_UNSUPPORTED,
+     .message = "'BertProcessing'"                                                                                                                                },
+    {.recipe = {.post_processor = FRAME},
+     .status = BERTH_CORRUPT,
+     .message = "id 256 has no token"                                                                                                                             },
+    {.recipe = {.post_processor =
+                    "{\"type\":\"TemplateProcessing\",\"single\":[],\"special_tokens\":{}}"},
+     .status = BERTH_UNSUPPORTED,
+     .message = "post_processor.single"                                                                                                                           },
+    {.recipe = {.decoder = "null"},                                                                .status = BERTH_UNSUPPORTED, .message = "decoder 'none'"       },
+    {.recipe = {.decoder = "{\"type\":\"Metaspace\"}"},
+     .status = BERTH_UNSUPPORTED,
+     .message = "decoder 'Metaspace'"                                                                                                                             },
+    {.recipe = {.config = "{\"bos_token\":\"<none>\"}"},
+     .status = BERTH_CORRUPT,
+     .message = "tokenizer_config.json: bos_token"                                                                                                                },
+    {.recipe = {.config = "{\"eos_token\":7}"},                                                    .status = BERTH_CORRUPT,     .message = "eos_token"            },
+    {.recipe = {.config = "{\"add_bos_token\":\"yes\"}"},
+     .status = BERTH_CORRUPT,
+     .message = "add_bos_token"                                                                                                                                   },
+    {.recipe = {.config = "{\"added_tokens_decoder\":{\"x\":{}}}"},
+     .status = BERTH_CORRUPT,
+     .message = "added_tokens_decoder"                                                                                                                            },
+    {.recipe = {.config = "[]"},                                                                   .status = BERTH_CORRUPT,     .message = "tokenizer_config.json"},
+    {.recipe = {.config = "{"},                                                                    .status = BERTH_CORRUPT,     .message = "tokenizer_config.json"},
+};
+
+TEST(files_that_are_broken_or_not_supported_are_refused_in_one_line) {
+    for (size_t i = 0; i < BERTH_COUNT(refusals); ++i) {
+        berth_tokenizer *tokenizer = NULL;
+        CHECK_STATUS(parse_recipe(&refusals[i].recipe, &tokenizer), refusals[i].status);
+        CHECK_CONTAINS(berth_status_message(), refusals[i].message);
+        CHECK_NULL(strchr(berth_status_message(), '\n'));
+        CHECK_NULL(tokenizer);
+    }
+}
+
+TEST(files_that_are_not_a_byte_level_model_are_refused) {
+    static const struct {
+        const char *json;
+        berth_status status;
+        const char *message;
+    } cases[] = {
+        {.json = "",                                                              .status = BERTH_CORRUPT,     .message = "tokenizer.json"},
+        {.json = "7",                                                             .status = BERTH_CORRUPT,     .message = "model"         },
+        {.json = "{}",                                                            .status = BERTH_CORRUPT,     .message = "model"         },
+        {.json = "{\"model\":[]}",                                                .status = BERTH_CORRUPT,     .message = "model"         },
+        {.json = "{\"model\":{}}",                                                .status = BERTH_CORRUPT,     .message = "model.vocab"   },
+        {.json = "{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}",
+         .status = BERTH_UNSUPPORTED,
+         .message = "model 'Unigram'"                                                                                                     },
+        {.json = "{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"pre_tokenizer\":"
+                 "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}}", .status = BERTH_UNSUPPORTED,
+         .message = "byte 0x00"                                                                                                           },
+    };
+    for (size_t i = 0; i < BERTH_COUNT(cases); ++i) {
+        berth_tokenizer *tokenizer;
+        CHECK_STATUS(
+            berth_tokenizer_parse(berth_str_from(cases[i].json), (berth_str){0}, &tokenizer),
+            cases[i].status);
+        CHECK_CONTAINS(berth_status_message(), cases[i].message);
+    }
+}
+
+TEST(a_directory_without_a_tokenizer_says_what_to_do) {
+    berth_tokenizer *tokenizer;
+    CHECK_STATUS(berth_tokenizer_open("tests/unit", &tokenizer), BERTH_NOT_FOUND);
+    CHECK_CONTAINS(berth_status_message(), "tests/unit/tokenizer.json");
+    CHECK_STATUS(berth_tokenizer_open("tests/no-such-model", &tokenizer), BERTH_NOT_FOUND);
+}
+
+// ---- memory ----
+
+static berth_status encode_framed(const berth_tokenizer *tokenizer, berth_token_ids *ids) {
+    berth_text text;
+    berth_text_init(&text, FILE_LIMIT);
+    const uint32_t flags = BERTH_ENCODE_ADD_SPECIAL | BERTH_ENCODE_PARSE_SPECIAL;
+    berth_status status = berth_tokenizer_encode(tokenizer, BERTH_STR("<s>ab"), flags, ids);
+    if (status == BERTH_OK) {
+        status = berth_tokenizer_decode(tokenizer, ids->data, ids->count, 0, &text);
+    }
+    berth_text_deinit(&text);
+    return status;
+}
+
+static berth_status use_tokenizer(const recipe *r) {
+    berth_tokenizer *tokenizer;
+    berth_token_ids ids = {0};
+    BERTH_TRY(parse_recipe(r, &tokenizer));
+    const berth_status status = encode_framed(tokenizer, &ids);
+    if (status == BERTH_OK) {
+        CHECK_UINT(ids.count, 4);
+        CHECK_INT(ids.data[3], 258);
+    }
+    berth_array_free(&ids);
+    berth_tokenizer_close(tokenizer);
+    return status;
+}
+
+// Only the compiled form of a pattern may be missing: then the same ids come more slowly.
+TEST(every_failed_allocation_is_reported_or_does_no_harm) {
+    const recipe r = {
+        .vocab = ",\"ab\":258",
+        .merges = "[\"a b\"]",
+        .options = ",\"ignore_merges\":true",
+        .added_tokens = SPECIALS,
+        .pre_tokenizer = "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}",
+        .post_processor = FRAME,
+        .config = "{\"bos_token\":\"<s>\",\"add_bos_token\":true}",
+    };
+    bool is_done = false;
+    int harmless = 0;
+    for (uint64_t n = 1; !is_done; ++n) {
+        CHECK_UINT(berth_memory_fail_after(n), 0);
+        const berth_status status = use_tokenizer(&r);
+        is_done = berth_memory_fail_after(0) > 0;
+        CHECK_STATUS(status, status == BERTH_OK ? BERTH_OK : BERTH_OUT_OF_MEMORY);
+        harmless += status == BERTH_OK && !is_done;
+    }
+    CHECK(harmless <= 16);
+}
+
+// ---- what the fuzzer starts from ----
+
+TEST(the_fuzzers_files_are_read_or_refused) {
+    berth_arena *arena;
+    berth_dir_listing files;
+    CHECK_OK(berth_arena_create(1 << 16, FILE_LIMIT, &arena));
+    CHECK_OK(berth_dir_list("tests/fuzz/tokenizer_json", arena, &files));
+    CHECK(files.count > 0);
+    for (size_t i = 0; i < files.count; ++i) {
+        char *data;
+        size_t size;
+        berth_tokenizer *tokenizer;
+        const char *path = berth_path_join(arena, "tests/fuzz/tokenizer_json", files.names[i]);
+        CHECK_OK(berth_file_read(path, FILE_LIMIT, &data, &size));
+        const berth_str json = {.data = data, .size = size};
+        if (berth_tokenizer_parse(json, (berth_str){0}, &tokenizer) == BERTH_OK) {
+            berth_token_ids ids = {0};
+            CHECK_OK(berth_tokenizer_encode(tokenizer, BERTH_STR("It is <s> the east"), 2, &ids));
+            CHECK(ids.count > 0);
+            berth_array_free(&ids);
+            berth_tokenizer_close(tokenizer);
+        } else {
+            CHECK(berth_status_message()[0] != '\0');
+        }
+        berth_free(data);
+    }
+    berth_arena_destroy(arena);
+}
