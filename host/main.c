@@ -43,14 +43,13 @@ static berth_status discover(berth_session *s) {
 
 static berth_status register_plugins(berth_session *s) {
     BERTH_TRY(berth_registry_create(&s->config, &berth_worker_default, &s->registry));
-    BERTH_TRY(
-        berth_registry_add_core(s->registry, berth_core_plugins, berth_core_plugins_count));
+    BERTH_TRY(berth_registry_add_core(s->registry, berth_core_plugins, berth_core_plugins_count));
     return berth_session_keep(s, berth_registry_load(s->registry, &s->candidates));
 }
 
 static berth_status choose_platform(berth_session *s) {
-    return berth_session_keep(s, berth_platform_choose(&s->config, s->registry, &s->candidates,
-                                                       s->arena, &s->decision));
+    return berth_session_keep(
+        s, berth_platform_choose(&s->config, s->registry, &s->candidates, s->arena, &s->decision));
 }
 
 static berth_status freeze_tables(berth_session *s) {
@@ -62,8 +61,7 @@ static berth_status freeze_tables(berth_session *s) {
 }
 
 static berth_status start_worker(berth_session *s) {
-    BERTH_TRY(
-        berth_worker_create(&s->config, s->registry, s->decision.platform, &s->worker));
+    BERTH_TRY(berth_worker_create(&s->config, s->registry, s->decision.platform, &s->worker));
     return berth_worker_init_device(s->worker);
 }
 
@@ -94,19 +92,19 @@ typedef struct stage_row {
 
 static const stage_row stages[BERTH_STAGE_COUNT] = {
     [BERTH_STAGE_USAGE] = {.open = berth_command_check, .failure = 2},
-    [BERTH_STAGE_CONFIG] = {.open = read_config, .failure = 3},
-    [BERTH_STAGE_DISCOVERY] = {.open = discover, .failure = 3},
-    [BERTH_STAGE_REGISTRY] = {.open = register_plugins, .failure = 4},
-    [BERTH_STAGE_PLATFORM] = {.open = choose_platform, .failure = 6},
-    [BERTH_STAGE_TABLES] = {.open = freeze_tables, .failure = 4},
-    [BERTH_STAGE_WORKER] = {.open = start_worker, .doing = "starting", .failure = 6},
-    [BERTH_STAGE_MODEL] = {.open = load_model, .doing = "loading", .failure = 5},
-    [BERTH_STAGE_ENGINE] = {.open = start_engine, .doing = "warming up", .failure = 6},
-    [BERTH_STAGE_INPUT] = {.failure = 3},
-    [BERTH_STAGE_CHECKPOINT] = {.failure = 5},
-    [BERTH_STAGE_REQUEST] = {.failure = 2},
-    [BERTH_STAGE_STEP] = {.failure = 6},
-    [BERTH_STAGE_OUTPUT] = {.failure = 7},
+    [BERTH_STAGE_CONFIG] = {.open = read_config,                           .failure = 3},
+    [BERTH_STAGE_DISCOVERY] = {.open = discover,.failure = 3},
+    [BERTH_STAGE_REGISTRY] = {.open = register_plugins,            .failure = 4},
+    [BERTH_STAGE_PLATFORM] = {.open = choose_platform,                           .failure = 6},
+    [BERTH_STAGE_TABLES] = {.open = freeze_tables,    .failure = 4},
+    [BERTH_STAGE_WORKER] = {.open = start_worker,     .doing = "starting", .failure = 6},
+    [BERTH_STAGE_MODEL] = {.open = load_model,                           .doing = "loading", .failure = 5},
+    [BERTH_STAGE_ENGINE] = {.open = start_engine,            .doing = "warming up", .failure = 6},
+    [BERTH_STAGE_INPUT] = {.failure = 3       },
+    [BERTH_STAGE_CHECKPOINT] = {.failure = 5              },
+    [BERTH_STAGE_REQUEST] = {.failure = 2         },
+    [BERTH_STAGE_STEP] = {.failure = 6              },
+    [BERTH_STAGE_OUTPUT] = {.failure = 7       },
 };
 
 static berth_status run_command(berth_session *s) {

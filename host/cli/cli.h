@@ -78,10 +78,10 @@ struct berth_session {
     berth_decision decision;
     berth_worker *worker;
     berth_engine *engine;
-    berth_text out;            // for standard output
-    bool answer_is_no;         // exit status 1
-    bool has_progress;         // a line of progress stands on the terminal
-    berth_stage failed_stage;  // of what a command could do without, while `failure` is not empty
+    berth_text out;           // for standard output
+    bool answer_is_no;        // exit status 1
+    bool has_progress;        // a line of progress stands on the terminal
+    berth_stage failed_stage; // of what a command could do without, while `failure` is not empty
     berth_status_report failure;
 };
 

@@ -40,24 +40,24 @@ void berth_candidate_put_json(berth_json_writer *json, const berth_candidate *ca
 
 // ---- tables for people --------------------------------------------------------------------------
 
-#define BERTH_TABLE_COLUMNS 10
+#define BERTH_LISTING_COLUMNS 10
 
 // Cells row by row, the headings first; columns as wide as their widest cell. Sticky: a failure
 // shows when the text is finished.
-typedef struct berth_table {
-    berth_text *text;     // borrowed, for what is printed
-    berth_arena *arena;   // borrowed, for copies of cells
+typedef struct berth_listing {
+    berth_text *text;   // borrowed, for what is printed
+    berth_arena *arena; // borrowed, for copies of cells
     size_t column_count;
     berth_array(const char *) cells;
     bool has_failed;
-} berth_table;
+} berth_listing;
 
-void berth_table_begin(berth_table *table, berth_session *session, const char *const *headings,
-                       size_t count);
-void berth_table_add(berth_table *table, const char *cell); // copied; NULL and "" show as "-"
-void berth_table_add_format(berth_table *table, const char *format, ...) BERTH_PRINTF(2, 3);
+void berth_listing_begin(berth_listing *table, berth_session *session, const char *const *headings,
+                         size_t count);
+void berth_listing_add(berth_listing *table, const char *cell); // copied; NULL and "" show as "-"
+void berth_listing_add_format(berth_listing *table, const char *format, ...) BERTH_PRINTF(2, 3);
 // Prints and frees.
-BERTH_MUST_CHECK berth_status berth_table_end(berth_table *table);
+BERTH_MUST_CHECK berth_status berth_listing_end(berth_listing *table);
 
 // ---- JSON for programs --------------------------------------------------------------------------
 

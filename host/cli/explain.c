@@ -32,20 +32,20 @@ static void print_json(berth_session *session) {
 static berth_status print_table(berth_session *session) {
     static const char *const headings[] = {"platform", "plugin", "built-in", "state", "reason"};
     const berth_decision *decision = &session->decision;
-    berth_table table;
+    berth_listing table;
     berth_text_add_format(&session->out, "platform: %s\nrule: %s\n\n",
                           decision->platform ? decision->platform->platform.name : "none",
                           decision->rule);
-    berth_table_begin(&table, session, headings, BERTH_COUNT(headings));
+    berth_listing_begin(&table, session, headings, BERTH_COUNT(headings));
     for (size_t i = 0; i < decision->verdict_count; ++i) {
         const berth_verdict *verdict = &decision->verdicts[i];
-        berth_table_add(&table, verdict->entry);
-        berth_table_add(&table, verdict->plugin);
-        berth_table_add(&table, verdict->is_builtin ? "yes" : "no");
-        berth_table_add(&table, berth_plugin_state_name(verdict->state));
-        berth_table_add(&table, verdict->reason);
+        berth_listing_add(&table, verdict->entry);
+        berth_listing_add(&table, verdict->plugin);
+        berth_listing_add(&table, verdict->is_builtin ? "yes" : "no");
+        berth_listing_add(&table, berth_plugin_state_name(verdict->state));
+        berth_listing_add(&table, verdict->reason);
     }
-    return berth_table_end(&table);
+    return berth_listing_end(&table);
 }
 
 // The record first, then what stands in the way of running.
@@ -63,8 +63,9 @@ const berth_command berth_command_explain = {
     .name = "plugins explain",
     .arguments = "",
     .help = "show which platform would run, by which rule, and why no other",
-    .details = "--json prints {platform, rule, candidates}, the last an array of {platform, plugin,\n"
-               "state, is_builtin, reason}. The exit status is that of a run.",
+    .details =
+        "--json prints {platform, rule, candidates}, the last an array of {platform, plugin,\n"
+        "state, is_builtin, reason}. The exit status is that of a run.",
     .bit = BERTH_COMMAND_PLUGINS,
     .needs = BERTH_STAGE_TABLES,
     .flags = BERTH_CLI_ANY_PLUGIN | BERTH_CLI_ANY_PLATFORM,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `berth graph`: the graph that a checkpoint becomes. No device is touched and no weight is read;
 // a platform's ops are known where there is a platform.
-#include "cli/cli_private.h"
 #include "graph/graph.h"
+#include "cli/cli_private.h"
 #include "model/model.h"
 
 static void print_json(berth_session *session, const berth_model_build *build) {

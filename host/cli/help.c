@@ -59,7 +59,8 @@ static berth_status run(berth_session *session) {
     }
     if (has_topic && shown == 0) {
         session->stage = BERTH_STAGE_USAGE;
-        return BERTH_FAIL(INVALID_ARGUMENT, "help: there is no command '%s', `berth help` lists them",
+        return BERTH_FAIL(INVALID_ARGUMENT,
+                          "help: there is no command '%s', `berth help` lists them",
                           session->argv[0]);
     }
     if (!has_topic) {

@@ -91,20 +91,20 @@ static const char *reason_of(const berth_candidate *candidate) {
 static berth_status print_table(berth_session *session) {
     static const char *const headings[] = {"plugin", "version", "state", "from", "reason"};
     const berth_candidates *lists[] = {&session->candidates, core_of(session)};
-    berth_table table;
-    berth_table_begin(&table, session, headings, BERTH_COUNT(headings));
+    berth_listing table;
+    berth_listing_begin(&table, session, headings, BERTH_COUNT(headings));
     for (size_t list = 0; list < BERTH_COUNT(lists); ++list) {
         for (size_t i = 0; i < lists[list]->count; ++i) {
             const berth_candidate *candidate = &lists[list]->items[i];
             const char *from = origin(candidate);
-            berth_table_add(&table, candidate->id);
-            berth_table_add(&table, candidate->version);
-            berth_table_add(&table, berth_plugin_state_name(candidate->state));
-            berth_table_add(&table, from ? from : candidate->source);
-            berth_table_add(&table, reason_of(candidate));
+            berth_listing_add(&table, candidate->id);
+            berth_listing_add(&table, candidate->version);
+            berth_listing_add(&table, berth_plugin_state_name(candidate->state));
+            berth_listing_add(&table, from ? from : candidate->source);
+            berth_listing_add(&table, reason_of(candidate));
         }
     }
-    return berth_table_end(&table);
+    return berth_listing_end(&table);
 }
 
 // The list is the answer; what a required plugin's failure adds is the exit status.
@@ -133,7 +133,8 @@ const berth_command berth_command_list = {
     .arguments = "",
     .help = "list all plugins, each with its state and why",
     .details =
-        "--json prints an array of {id, version, vendor, state, reason, manifest, library, source,\n"
+        "--json prints an array of {id, version, vendor, state, reason, manifest, library, "
+        "source,\n"
         "abi_min, abi_max, importance, activation, is_builtin, variant_of, score, entry_points},\n"
         "the last an array of {group, name, state, reason}. States: found, filtered, ineligible,\n"
         "refused, quarantined, load failed, declined, register failed, active, selected.",

@@ -63,19 +63,19 @@ static const char *describe(const berth_op_entry *entry, berth_text *text) {
 
 static berth_status list_table(berth_session *session) {
     static const char *const headings[] = {"op", "class", "plugin", "implementations"};
-    berth_table table;
+    berth_listing table;
     berth_text text;
     berth_text_init(&text, 1 << 16);
-    berth_table_begin(&table, session, headings, BERTH_COUNT(headings));
+    berth_listing_begin(&table, session, headings, BERTH_COUNT(headings));
     for (size_t i = 0; i < berth_registry_op_count(session->registry); ++i) {
         const berth_op_entry *entry = berth_registry_op_at(session->registry, i);
-        berth_table_add(&table, entry->op.name);
-        berth_table_add(&table, entry->op.class_name);
-        berth_table_add(&table, entry->owner->id);
-        berth_table_add(&table, describe(entry, &text));
+        berth_listing_add(&table, entry->op.name);
+        berth_listing_add(&table, entry->op.class_name);
+        berth_listing_add(&table, entry->owner->id);
+        berth_listing_add(&table, describe(entry, &text));
     }
     berth_text_deinit(&text);
-    return berth_table_end(&table);
+    return berth_listing_end(&table);
 }
 
 static berth_status list(berth_session *session) {
@@ -135,8 +135,7 @@ static void put_site(berth_json_writer *json, const berth_site_record *site) {
     berth_json_end_object(json);
 }
 
-static void explain_json(berth_session *session, const berth_plan *plan,
-                         const berth_op_entry *op) {
+static void explain_json(berth_session *session, const berth_plan *plan, const berth_op_entry *op) {
     const berth_dispatch_counters counters = berth_plan_counters(plan);
     berth_json_writer json;
     berth_session_json(session, &json);
@@ -163,22 +162,22 @@ static void explain_json(berth_session *session, const berth_plan *plan,
 
 static berth_status explain_table(berth_session *session, const berth_plan *plan,
                                   const berth_op_entry *op) {
-    static const char *const headings[] = {"op",     "layer",  "runs",      "how", "plugin",
-                                           "version", "reason", "runner-up"};
-    berth_table table;
-    berth_table_begin(&table, session, headings, BERTH_COUNT(headings));
+    static const char *const headings[] = {"op",     "layer",   "runs",   "how",
+                                           "plugin", "version", "reason", "runner-up"};
+    berth_listing table;
+    berth_listing_begin(&table, session, headings, BERTH_COUNT(headings));
     for (size_t i = 0; i < berth_plan_site_count(plan); ++i) {
         const berth_site_record *site = berth_plan_site(plan, i);
         if (is_wanted(site, op)) {
-            const char *const cells[] = {site->op,     site->layer,   site->implementation,
-                                         how(site),    site->plugin,  site->version,
+            const char *const cells[] = {site->op,     site->layer,    site->implementation,
+                                         how(site),    site->plugin,   site->version,
                                          site->reason, site->runner_up};
             for (size_t k = 0; k < BERTH_COUNT(cells); ++k) {
-                berth_table_add(&table, cells[k]);
+                berth_listing_add(&table, cells[k]);
             }
         }
     }
-    return berth_table_end(&table);
+    return berth_listing_end(&table);
 }
 
 static void explain_rest(berth_session *session, const berth_plan *plan) {
@@ -197,8 +196,9 @@ static berth_status explain(berth_session *session) {
     BERTH_TRY(find_op(session, &op));
     if (!plan) {
         session->stage = BERTH_STAGE_WORKER;
-        return BERTH_FAIL(UNSUPPORTED, "the worker of platform '%s' loads models its own way: "
-                                       "there is no plan to explain",
+        return BERTH_FAIL(UNSUPPORTED,
+                          "the worker of platform '%s' loads models its own way: "
+                          "there is no plan to explain",
                           session->decision.platform->platform.name);
     }
     if (session->config.is_json) {
@@ -214,8 +214,9 @@ const berth_command berth_command_ops_list = {
     .name = "ops list",
     .arguments = "",
     .help = "list all ops and who implements them, in the order in which they are asked",
-    .details = "--json prints an array of {op, class, revision, plugin, implementations}, the last an\n"
-               "array of {name, plugin, key, priority}; the key of an override is \"override\".",
+    .details =
+        "--json prints an array of {op, class, revision, plugin, implementations}, the last an\n"
+        "array of {name, plugin, key, priority}; the key of an override is \"override\".",
     .bit = BERTH_COMMAND_OPS,
     .needs = BERTH_STAGE_TABLES,
     .flags = BERTH_CLI_ANY_PLATFORM,
@@ -226,9 +227,10 @@ const berth_command berth_command_ops_explain = {
     .name = "ops explain",
     .arguments = "[OP]",
     .help = "show who runs each site of a model, and why; of one op or of all",
-    .details = "OP is an id or a class name. --json prints {sites, enabled, disabled, notes}; a site is\n"
-               "{op, layer, implementation, how, plugin, version, reason, runner_up, is_enabled,\n"
-               "is_bounced}.",
+    .details =
+        "OP is an id or a class name. --json prints {sites, enabled, disabled, notes}; a site is\n"
+        "{op, layer, implementation, how, plugin, version, reason, runner_up, is_enabled,\n"
+        "is_bounced}.",
     .bit = BERTH_COMMAND_OPS,
     .max_arguments = 1,
     .needs = BERTH_STAGE_MODEL,

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "cli/cli_private.h"
 
@@ -61,8 +62,10 @@ static berth_status read_prompts(run_state *run, const char *path) {
         }
     }
     if (run->passages.count == 0) {
-        return BERTH_FAIL(INVALID_ARGUMENT, "--prompts %s: there is no prompt in it, write one per "
-                                            "line", path);
+        return BERTH_FAIL(INVALID_ARGUMENT,
+                          "--prompts %s: there is no prompt in it, write one per "
+                          "line",
+                          path);
     }
     return BERTH_OK;
 }
@@ -115,14 +118,14 @@ static berth_status read_stop_ids(run_state *run) {
 
 // ---- requests -----------------------------------------------------------------------------------
 
-static berth_status submit(run_state *run, passage *passage) {
+static berth_status submit(run_state *run, passage *next) {
     const berth_config *config = &run->session->config;
     berth_token_ids ids = {0};
     BERTH_TRY(berth_detokenizer_create(run->session->tokenizer, BERTH_DECODE_SKIP_SPECIAL,
-                                       &passage->detokenizer));
-    berth_text_init(&passage->text, PROMPTS_LIMIT_BYTES);
+                                       &next->detokenizer));
+    berth_text_init(&next->text, PROMPTS_LIMIT_BYTES);
     berth_status status =
-        berth_tokenizer_encode(run->session->tokenizer, passage->prompt,
+        berth_tokenizer_encode(run->session->tokenizer, next->prompt,
                                BERTH_ENCODE_ADD_SPECIAL | BERTH_ENCODE_PARSE_SPECIAL, &ids);
     if (status == BERTH_OK) {
         status = berth_platform_check_request(run->session->decision.platform, (int64_t)ids.count,
@@ -139,7 +142,7 @@ static berth_status submit(run_state *run, passage *passage) {
                                       .stop_ids = run->stop_ids,
                                       .stop_count = run->stop_count,
                                   },
-                                  &passage->request);
+                                  &next->request);
     }
     berth_array_free(&ids);
     return status;
@@ -169,21 +172,21 @@ static passage *passage_of(run_state *run, uint64_t request) {
 }
 
 static berth_status accept(run_state *run, const berth_output *output) {
-    passage *passage = passage_of(run, output->request);
+    passage *its = passage_of(run, output->request);
     berth_str piece = {0};
-    if (!passage || output->token < 0) {
+    if (!its || output->token < 0) {
         return BERTH_OK;
     }
-    BERTH_TRY(berth_array_push(&passage->ids, output->token));
+    BERTH_TRY(berth_array_push(&its->ids, output->token));
     if (output->finish != BERTH_FINISH_STOP) { // a stop id is no part of the text
-        BERTH_TRY(berth_detokenizer_push(passage->detokenizer, output->token, &piece));
-        berth_text_add(&passage->text, piece);
+        BERTH_TRY(berth_detokenizer_push(its->detokenizer, output->token, &piece));
+        berth_text_add(&its->text, piece);
     }
     if (output->finish != BERTH_FINISH_NOT_YET) {
-        berth_text_add(&passage->text, berth_detokenizer_finish(passage->detokenizer));
-        passage->finish = output->finish;
+        berth_text_add(&its->text, berth_detokenizer_finish(its->detokenizer));
+        its->finish = output->finish;
     }
-    return berth_text_finish(&passage->text, NULL);
+    return berth_text_finish(&its->text, NULL);
 }
 
 // What became known of the texts since the last call, in the order of the prompts.
@@ -212,19 +215,19 @@ static void print_json(run_state *run) {
     berth_session_json(run->session, &json);
     berth_json_begin_array(&json);
     for (size_t i = 0; i < run->passages.count; ++i) {
-        const passage *passage = &run->passages.data[i];
+        const passage *done = &run->passages.data[i];
         berth_json_begin_object(&json);
         berth_json_put_key(&json, "prompt");
-        berth_json_put_str(&json, passage->prompt);
+        berth_json_put_str(&json, done->prompt);
         berth_json_put_key(&json, "text");
-        berth_json_put_str(&json, berth_text_str(&passage->text));
+        berth_json_put_str(&json, berth_text_str(&done->text));
         berth_json_put_key(&json, "ids");
         berth_json_begin_array(&json);
-        for (size_t k = 0; k < passage->ids.count; ++k) {
-            berth_json_put_i64(&json, passage->ids.data[k]);
+        for (size_t k = 0; k < done->ids.count; ++k) {
+            berth_json_put_i64(&json, done->ids.data[k]);
         }
         berth_json_end_array(&json);
-        berth_cli_put(&json, "finish", passage->finish == BERTH_FINISH_STOP ? "stop" : "length");
+        berth_cli_put(&json, "finish", done->finish == BERTH_FINISH_STOP ? "stop" : "length");
         berth_json_end_object(&json);
     }
     berth_json_end_array(&json);
@@ -271,10 +274,10 @@ static berth_status run_command(berth_session *session) {
     run_state run = {.session = session};
     const berth_status status = run_all(&run);
     for (size_t i = 0; i < run.passages.count; ++i) {
-        passage *passage = &run.passages.data[i];
-        berth_array_free(&passage->ids);
-        berth_text_deinit(&passage->text);
-        berth_detokenizer_destroy(passage->detokenizer);
+        passage *done = &run.passages.data[i];
+        berth_array_free(&done->ids);
+        berth_text_deinit(&done->text);
+        berth_detokenizer_destroy(done->detokenizer);
     }
     berth_array_free(&run.passages);
     berth_free(run.file);
@@ -302,8 +305,9 @@ const berth_command berth_command_run = {
     .name = "run",
     .arguments = "",
     .help = "continue one prompt, or all lines of a file at once",
-    .details = "--json prints an array of {prompt, text, ids, finish}; finish is \"stop\" after one\n"
-               "of the checkpoint's eos_token_id, else \"length\".",
+    .details =
+        "--json prints an array of {prompt, text, ids, finish}; finish is \"stop\" after one\n"
+        "of the checkpoint's eos_token_id, else \"length\".",
     .bit = BERTH_COMMAND_RUN,
     .needs = BERTH_STAGE_ENGINE,
     .flags = BERTH_CLI_MODEL,

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "cli/cli.h"
+#include "cli/cli_private.h"
 
 // ---- before the flow ----------------------------------------------------------------------------
 
@@ -22,9 +22,9 @@ berth_status berth_command_check(berth_session *session) {
                           command->arguments, command->name);
     }
     if (count > command->max_arguments) {
-        return BERTH_FAIL(INVALID_ARGUMENT, "%s: '%s' is one argument too many, try `berth help %s`",
-                          command->name, scratch.options.positional[command->max_arguments],
-                          command->name);
+        return BERTH_FAIL(INVALID_ARGUMENT,
+                          "%s: '%s' is one argument too many, try `berth help %s`", command->name,
+                          scratch.options.positional[command->max_arguments], command->name);
     }
     return BERTH_OK;
 }

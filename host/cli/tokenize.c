@@ -25,14 +25,17 @@ static berth_status read_input(berth_text *text) {
 }
 
 static berth_status put_ids(berth_session *session, berth_str text) {
-    const uint32_t flags = BERTH_ENCODE_PARSE_SPECIAL |
-                           (session->config.is_special ? BERTH_ENCODE_ADD_SPECIAL : 0);
+    const uint32_t flags =
+        BERTH_ENCODE_PARSE_SPECIAL | (session->config.is_special ? BERTH_ENCODE_ADD_SPECIAL : 0);
     berth_token_ids ids = {0};
     const berth_status status = berth_tokenizer_encode(session->tokenizer, text, flags, &ids);
     berth_text *out = &session->out;
     berth_text_add_cstr(out, session->config.is_json ? "{\"ids\": [" : "");
     for (size_t i = 0; i < ids.count && status == BERTH_OK; ++i) {
-        berth_text_add_format(out, "%s%d", i == 0 ? "" : session->config.is_json ? ", " : " ",
+        berth_text_add_format(out, "%s%d",
+                              i == 0                    ? ""
+                              : session->config.is_json ? ", "
+                                                        : " ",
                               (int)ids.data[i]);
     }
     berth_text_add_cstr(out, session->config.is_json ? "]}\n" : "\n");
@@ -101,8 +104,9 @@ const berth_command berth_command_tokenize = {
     .name = "tokenize",
     .arguments = "[TEXT]",
     .help = "print the token ids of a text; with --ids the text of ids",
-    .details = "Without TEXT standard input is read, byte for byte. Ids stand on one line with blanks\n"
-               "between; several of them are one argument. --json prints {ids} or {text}.",
+    .details =
+        "Without TEXT standard input is read, byte for byte. Ids stand on one line with blanks\n"
+        "between; several of them are one argument. --json prints {ids} or {text}.",
     .bit = BERTH_COMMAND_TOKENIZE,
     .max_arguments = 1,
     .needs = BERTH_STAGE_CONFIG,

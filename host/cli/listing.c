@@ -19,31 +19,31 @@ static size_t width_of(const char *cell) {
     return width;
 }
 
-void berth_table_begin(berth_table *table, berth_session *session, const char *const *headings,
-                       size_t count) {
-    *table = (berth_table){.text = &session->out, .arena = session->arena, .column_count = count};
+void berth_listing_begin(berth_listing *table, berth_session *session, const char *const *headings,
+                         size_t count) {
+    *table = (berth_listing){.text = &session->out, .arena = session->arena, .column_count = count};
     for (size_t i = 0; i < count; ++i) {
-        berth_table_add(table, headings[i]);
+        berth_listing_add(table, headings[i]);
     }
 }
 
-void berth_table_add(berth_table *table, const char *cell) {
+void berth_listing_add(berth_listing *table, const char *cell) {
     const char *copy = berth_arena_strdup(table->arena, cell && cell[0] ? cell : "-");
     if (!copy || berth_array_push(&table->cells, copy) != BERTH_OK) {
         table->has_failed = true;
     }
 }
 
-void berth_table_add_format(berth_table *table, const char *format, ...) {
+void berth_listing_add_format(berth_listing *table, const char *format, ...) {
     char cell[CELL_BYTES];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(cell, sizeof cell, format, arguments);
     va_end(arguments);
-    berth_table_add(table, cell);
+    berth_listing_add(table, cell);
 }
 
-static void print_row(const berth_table *table, const char *const *cells, const size_t *widths) {
+static void print_row(const berth_listing *table, const char *const *cells, const size_t *widths) {
     for (size_t column = 0; column < table->column_count; ++column) {
         berth_text_add_cstr(table->text, cells[column]);
         if (column + 1 < table->column_count) {
@@ -54,8 +54,8 @@ static void print_row(const berth_table *table, const char *const *cells, const 
     berth_text_add_char(table->text, '\n');
 }
 
-berth_status berth_table_end(berth_table *table) {
-    size_t widths[BERTH_TABLE_COLUMNS] = {0};
+berth_status berth_listing_end(berth_listing *table) {
+    size_t widths[BERTH_LISTING_COLUMNS] = {0};
     for (size_t i = 0; i < table->cells.count; ++i) {
         const size_t width = width_of(table->cells.data[i]);
         size_t *widest = &widths[i % table->column_count];
