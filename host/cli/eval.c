@@ -44,7 +44,7 @@ typedef struct cross_entropy {
 typedef struct evaluation {
     berth_session *session;
     berth_golden golden;
-    measure *itss; // one per prompt
+    measure *measures; // one per prompt
     measure total;
     window *windows;
     size_t window_count;
