@@ -7,15 +7,17 @@
 // depends on data. The text form prints and parses exactly:
 //
 //   graph "LlamaForCausalLM" {
-//     %0 = input token_ids : i32[s0]
-//     %1 = parameter "model.embed_tokens.weight" : bf16[512, 64]
-//     %2 = state "model.layers.0.self_attn.attn" 0 : f32[…]
-//     %3 = embedding(%0, %1) @"model.embed_tokens" : f32[s0, 64]
-//     %4, %5' = …
-//     output logits = %9
+//     %1 = input token_ids : i32[s0]
+//     %2 = parameter "model.embed_tokens.weight" : bf16[512, 64]
+//     %3 = state "model.layers.0.self_attn.attn" 0 : f32[9, 16, 2, 16]
+//     %4 = embedding(%1, %2) @"model.embed_tokens" : f32[s0, 64]
+//     %5 = slice %4 dim 1 from 0 length 32 : f32[s0, 32]
+//     %6, %7' = attend(%5, _, %4; %3) {scale = 0.25} @"model.layers.0.self_attn.attn" : f32[s0, 32]
+//     output logits = %6
 //   }
 //
-// The exact grammar is in print.c, whose inverse is parse.c.
+// `_` is an absent input, a primed result the next version of a state. The exact grammar is in
+// print.c, whose inverse is parse.c.
 #ifndef BERTH_GRAPH_GRAPH_H
 #define BERTH_GRAPH_GRAPH_H
 
@@ -44,8 +46,9 @@ typedef struct berth_graph_value {
     const char *name; // of an input or parameter; of a state its layer
     uint64_t state;   // index among the layer's states
     berth_value_type type;
-    uint32_t node;        // producer, BERTH_NO_NODE for inputs, parameters and states
-    berth_value alias_of; // views and mutated states: whose storage this is, else BERTH_VALUE_NONE
+    uint32_t node; // producer, BERTH_NO_NODE for inputs, parameters and states
+    berth_value
+        alias_of; // a view's source, a mutated state's version before; else BERTH_VALUE_NONE
 } berth_graph_value;
 
 typedef enum berth_node_kind {
@@ -62,7 +65,7 @@ typedef struct berth_graph_node {
     size_t attribute_count;
     const berth_value *inputs; // one per declared input, BERTH_VALUE_NONE where absent
     size_t input_count;
-    const berth_value *states; // versions before the node
+    const berth_value *states; // versions before the node, BERTH_VALUE_NONE where absent
     const berth_value *states_after;
     size_t state_count;
     const berth_value *outputs;
@@ -101,13 +104,16 @@ berth_value berth_graph_input(berth_graph_builder *builder, const char *name);
 // The same name twice gives the same value; with another type it fails.
 berth_value berth_graph_parameter(berth_graph_builder *builder, const char *name,
                                   const berth_value_type *type);
-// State `index` of a layer, its first version. Must come before the layer's node.
+// State `index` of a layer, its first version. Must come before the layer's node. Twice is refused.
 void berth_graph_state(berth_graph_builder *builder, const char *layer, uint64_t index,
                        const berth_value_type *type);
 // Resolves the op, completes the attributes, infers, appends; refuses with op, argument and rule.
+// The node uses and renews the states of the layer that call->prefix names.
 berth_value berth_graph_op(berth_graph_builder *builder, const berth_call *call);
+// Constant dimensions only.
 berth_value berth_graph_slice(berth_graph_builder *builder, berth_value value, uint64_t dim,
                               int64_t start, int64_t length);
+// The number of elements must be the same for every value of the symbols.
 berth_value berth_graph_reshape(berth_graph_builder *builder, berth_value value,
                                 const berth_dim *dims, uint64_t ndim);
 void berth_graph_output_add(berth_graph_builder *builder, const char *name, berth_value value);
@@ -119,6 +125,13 @@ bool berth_graph_has_failed(const berth_graph_builder *builder);
 BERTH_MUST_CHECK berth_status berth_graph_finish(berth_graph_builder *builder,
                                                  berth_graph **out_graph);
 void berth_graph_destroy(berth_graph *graph);
+
+// What an op or an implementation is told of a node. The arrays come from the arena, the types are
+// the graph's own, so both must outlive the site. Bounds, cache group and block size are left 0: at
+// inference nobody knows them, the executor fills them in.
+BERTH_MUST_CHECK berth_status berth_graph_site(const berth_graph *graph,
+                                               const berth_graph_node *node, const berth_host *host,
+                                               berth_arena *arena, berth_op_site *out_site);
 
 // ---- checking, printing, parsing
 // --------------------------------------------------------------------
@@ -136,10 +149,17 @@ BERTH_MUST_CHECK berth_status berth_graph_parse(const berth_registry *registry, 
 // ---- symbolic dims and dtypes
 // -----------------------------------------------------------------------
 
+// The one form that equal dims share: a and c without a common divisor, a constant with a 0 and
+// c 1. INVALID_ARGUMENT for a dim that has no such form: an unknown symbol, c < 1, a < 1 with a
+// symbol, a constant < 1, a value below 0 for a symbol of 0, numbers beyond 2^47.
+BERTH_MUST_CHECK berth_status berth_dim_normalise(berth_dim dim, berth_dim *out_dim);
+// Whether both give the same number for every value of the symbols. For normalised dims.
 bool berth_dim_equal(berth_dim a, berth_dim b);
 bool berth_dim_is_const(berth_dim dim);
-int64_t berth_dim_value(berth_dim dim, int64_t tokens, int64_t sequences);
+int64_t berth_dim_value(berth_dim dim, int64_t tokens, int64_t sequences); // -1 on overflow
 void berth_dim_print(berth_dim dim, berth_text *text); // "64", "s0", "2*s0", "ceil((s0+3)/4)"
+bool berth_type_equal(const berth_value_type *a, const berth_value_type *b);
+void berth_type_print(const berth_value_type *type, berth_text *text); // "f32[s0, 64]"
 // Elements of a type for given symbols; -1 on overflow.
 int64_t berth_type_elements(const berth_value_type *type, int64_t tokens, int64_t sequences);
 uint64_t berth_dtype_bytes(berth_dtype dtype, uint64_t elements); // rounded up for 4-bit types

@@ -16,8 +16,9 @@
 #include "graph/graph.h"
 #include "registry/registry.h"
 
-// ---- safetensors
-// ------------------------------------------------------------------------------------
+// ---- safetensors --------------------------------------------------------------------------------
+
+typedef struct berth_safetensors berth_safetensors;
 
 typedef struct berth_stored_tensor {
     const char *name;
@@ -26,32 +27,36 @@ typedef struct berth_stored_tensor {
     const int64_t *shape;
     const void *data; // mapped, little-endian, row-major; not necessarily aligned
     uint64_t bytes;
+    const berth_safetensors *file; // borrowed: it lies there
 } berth_stored_tensor;
 
-typedef struct berth_safetensors berth_safetensors;
 // One file, mapped. CORRUPT with file, tensor and rule for every violation of the format.
 BERTH_MUST_CHECK berth_status berth_safetensors_open(const char *path,
                                                      berth_safetensors **out_file);
+const char *berth_safetensors_path(const berth_safetensors *file);
 size_t berth_safetensors_count(const berth_safetensors *file);
+// In the order of their data.
 const berth_stored_tensor *berth_safetensors_at(const berth_safetensors *file, size_t index);
+// NULL when there is none of that name.
 const berth_stored_tensor *berth_safetensors_find(const berth_safetensors *file, const char *name);
+// Tells the system that a large tensor was read for the last time; its data stays valid.
+void berth_stored_tensor_drop(const berth_stored_tensor *tensor);
 void berth_safetensors_close(berth_safetensors *file);
 
-// ---- a checkpoint folder
-// ------------------------------------------------------------------------------
+// ---- a checkpoint folder ------------------------------------------------------------------------
 
 typedef struct berth_checkpoint berth_checkpoint;
 // config.json (normalised to the transformers-5 form) and model.safetensors or its index.
 BERTH_MUST_CHECK berth_status berth_checkpoint_open(const char *directory,
                                                     berth_checkpoint **out_checkpoint);
+const char *berth_checkpoint_directory(const berth_checkpoint *checkpoint);
 const berth_json *berth_checkpoint_config(const berth_checkpoint *checkpoint);
 const char *berth_checkpoint_architecture(const berth_checkpoint *checkpoint);
 size_t berth_checkpoint_count(const berth_checkpoint *checkpoint);
 const berth_stored_tensor *berth_checkpoint_at(const berth_checkpoint *checkpoint, size_t index);
 void berth_checkpoint_close(berth_checkpoint *checkpoint);
 
-// ---- building
-// -----------------------------------------------------------------------------------------
+// ---- building -----------------------------------------------------------------------------------
 
 // One weight of the graph: where it comes from and what it becomes. Kept by the model.
 typedef struct berth_weight {

@@ -44,7 +44,8 @@ BERTH_MUST_CHECK berth_status berth_tokenizer_encode(const berth_tokenizer *toke
                                                      berth_str text, uint32_t flags,
                                                      berth_token_ids *ids);
 // Appends the text of `count` ids, which is always UTF-8: bytes that form no character become
-// U+FFFD, one for each maximal piece of a broken one. INVALID_ARGUMENT names an id without a token.
+// U+FFFD, one for each maximal piece of a broken one. INVALID_ARGUMENT names an id without a token;
+// the text of those before it is there then.
 BERTH_MUST_CHECK berth_status berth_tokenizer_decode(const berth_tokenizer *tokenizer,
                                                      const int32_t *ids, size_t count,
                                                      uint32_t flags, berth_text *text);

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Input: a registry, a checkpoint. Output: the model's graph with its weights found. The only place
+// that calls a model class.
+#include "model/building.h"
+
+#include <string.h>
+
+#include "base/text.h"
+#include "model/convert.h"
+
+#define ARENA_LIMIT ((size_t)256 << 20)
+#define TEXT_BYTES  2048
+
+// ---- which model class --------------------------------------------------------------------------
+
+static berth_status no_model(const berth_registry *registry, const char *architecture,
+                             berth_arena *arena) {
+    const size_t count = berth_registry_model_count(registry);
+    const char **names = BERTH_ARENA_ARRAY(arena, const char *, count);
+    if (names == NULL) {
+        return berth_arena_exhausted(arena, "names of architectures");
+    }
+    berth_text known;
+    berth_text_init(&known, TEXT_BYTES);
+    for (size_t i = 0; i < count; ++i) {
+        names[i] = berth_registry_model_at(registry, i)->model.architecture;
+        berth_text_add_format(&known, "%s%s", i == 0 ? "" : ", ", names[i]);
+    }
+    const char *nearest = berth_str_nearest(berth_str_from(architecture), names, count);
+    const berth_str list = berth_text_str(&known);
+    const berth_status status =
+        nearest != NULL
+            ? BERTH_FAIL(UNSUPPORTED,
+                         "architecture '%s' is registered by no plugin; the nearest one is '%s'",
+                         architecture, nearest)
+            : BERTH_FAIL(UNSUPPORTED,
+                         "architecture '%s' is registered by no plugin; registered: " BERTH_STR_FMT,
+                         architecture, BERTH_STR_ARG(list));
+    berth_text_deinit(&known);
+    return status;
+}
+
+// ---- the build ----------------------------------------------------------------------------------
+
+static berth_status run_build(berth_building *building, const berth_model_entry *entry,
+                              const berth_json *config, berth_graph **out_graph) {
+    BERTH_TRY(berth_graph_begin(building->registry, entry->model.architecture, &building->graph));
+    berth_building_open(building, config);
+    berth_plugin_enter(entry->owner, "build");
+    entry->model.build(&building->face);
+    if (berth_plugin_leave(BERTH_OK) == BERTH_OK && !building->is_described) {
+        berth_graph_fail(building->graph, BERTH_INTERNAL,
+                         "the model class does not describe itself");
+    }
+    return berth_graph_finish(building->graph, out_graph);
+}
+
+static berth_status collect(const berth_building *building, berth_model_build *build) {
+    const size_t count = building->kv_caches.count;
+    berth_kv_cache_spec *caches = BERTH_ARENA_ARRAY(build->arena, berth_kv_cache_spec, count);
+    if (caches == NULL) {
+        return berth_arena_exhausted(build->arena, "cache specifications");
+    }
+    if (count > 0) {
+        memcpy(caches, building->kv_caches.data, count * sizeof *caches);
+    }
+    build->kv_caches = caches;
+    build->kv_cache_count = count;
+    build->description = building->description;
+    return berth_parameters_list(building->parameters, &build->weights, &build->weight_count);
+}
+
+static berth_status build_with(berth_building *building, const berth_model_entry *entry,
+                               const berth_checkpoint *checkpoint, berth_model_build *build) {
+    BERTH_TRY(berth_parameters_create(checkpoint, &entry->model, building->activation, build->arena,
+                                      &building->parameters));
+    berth_map_init(&building->cache_layers);
+    berth_status status =
+        run_build(building, entry, berth_checkpoint_config(checkpoint), &build->graph);
+    if (status == BERTH_OK) {
+        status = berth_parameters_check(building->parameters);
+    }
+    if (status == BERTH_OK) {
+        status = collect(building, build);
+    }
+    berth_parameters_destroy(building->parameters);
+    berth_map_deinit(&building->cache_layers);
+    berth_array_free(&building->kv_caches);
+    return status;
+}
+
+static berth_status create(const berth_registry *registry, const berth_config *config,
+                           const berth_checkpoint *checkpoint, berth_dtype activation,
+                           berth_model_build *build) {
+    if (!berth_can_convert(activation)) {
+        return BERTH_FAIL(UNSUPPORTED, "activations of type %s", berth_dtype_name(activation));
+    }
+    const char *architecture = berth_checkpoint_architecture(checkpoint);
+    const berth_model_entry *entry = berth_registry_find_model(registry, architecture);
+    if (entry == NULL) {
+        return no_model(registry, architecture, build->arena);
+    }
+    berth_building building = {
+        .registry = registry,
+        .config = config,
+        .activation = activation,
+        .arena = build->arena,
+    };
+    BERTH_TRY(berth_quantization_choose(registry, checkpoint, config->quantization,
+                                        &building.quantization));
+    build->architecture = entry->model.architecture;
+    build->quantization = building.quantization->config.name;
+    build->owner = entry->owner;
+    return build_with(&building, entry, checkpoint, build);
+}
+
+// ---- entry points -------------------------------------------------------------------------------
+
+berth_status berth_model_create(const berth_registry *registry, const berth_config *config,
+                                const berth_checkpoint *checkpoint, berth_dtype activation,
+                                berth_model_build **out_build) {
+    berth_arena *arena = NULL;
+    BERTH_TRY(berth_arena_create((size_t)64 << 10, ARENA_LIMIT, &arena));
+    berth_model_build *build = BERTH_ARENA_NEW(arena, berth_model_build);
+    if (build == NULL) {
+        berth_arena_destroy(arena);
+        return BERTH_FAIL(OUT_OF_MEMORY, "no memory for a model");
+    }
+    build->arena = arena;
+    const berth_status status = create(registry, config, checkpoint, activation, build);
+    if (status != BERTH_OK) {
+        berth_status_note(__FILE__, __LINE__, "building the model of %s",
+                          berth_checkpoint_directory(checkpoint));
+        berth_model_destroy(build);
+        return status;
+    }
+    *out_build = build;
+    return BERTH_OK;
+}
+
+void berth_model_destroy(berth_model_build *build) {
+    if (build == NULL) {
+        return;
+    }
+    berth_graph_destroy(build->graph);
+    berth_arena_destroy(build->arena);
+}

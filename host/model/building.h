@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model while it is built: the berth_builder that plugins write to, and what stands behind it.
+// Private to this module.
+#ifndef BERTH_MODEL_BUILDING_H
+#define BERTH_MODEL_BUILDING_H
+
+#include "base/array.h"
+#include "base/map.h"
+#include "model/model.h"
+#include "model/parameters.h"
+
+typedef struct berth_building {
+    berth_builder face; // what plugins see
+    const berth_registry *registry;
+    const berth_config *config;
+    const berth_quant_entry *quantization;
+    berth_dtype activation;
+    berth_arena *arena; // of the result
+    berth_graph_builder *graph;
+    berth_parameters *parameters;
+    berth_model_description description;
+    bool is_described;
+    berth_array(berth_kv_cache_spec) kv_caches;
+    berth_map cache_layers; // layer → index into kv_caches
+    uint32_t depth;         // layers inside layers
+} berth_building;
+
+// Fills the slots of the face. The other fields are set by the caller, before the first use.
+void berth_building_open(berth_building *building, const berth_json *config);
+
+// The scheme of a checkpoint: the one registered quantization config that recognises it. `wanted`
+// is the user's, NULL: any. UNSUPPORTED names the checkpoint's own scheme when nobody does.
+BERTH_MUST_CHECK berth_status berth_quantization_choose(const berth_registry *registry,
+                                                        const berth_checkpoint *checkpoint,
+                                                        const char *wanted,
+                                                        const berth_quant_entry **out_entry);
+// Lets the scheme's method build one linear layer.
+BERTH_MUST_CHECK berth_status berth_quantization_build(berth_building *building,
+                                                       const berth_linear *linear, berth_value x,
+                                                       berth_value *out_y);
+
+#endif

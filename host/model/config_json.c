@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Input: the text of a config.json. Output: a document in the transformers-5 form. The document is
+// written again and parsed, so that models and quantization schemes read one ordinary tree and no
+// getter has to know of old keys.
+#include "model/config_json.h"
+
+#include "base/array.h"
+#include "base/file.h"
+#include "base/json_writer.h"
+#include "base/memory.h"
+#include "base/text.h"
+
+#define MAX_BYTES ((size_t)4 << 20)
+#define MAX_DEPTH 24 // the writer's own limit is 32
+
+// Keys that rope_parameters takes over.
+static const char *const replaced_keys[] = {"rope_theta", "rope_scaling", "rope_parameters"};
+
+// Keys that rope_parameters gets from beside it when it lacks them.
+static const char *const rope_keys[] = {
+    "rope_theta",
+    "partial_rotary_factor",
+    "original_max_position_embeddings",
+};
+
+// Old names of rope types; "mrope" is the default rope plus mrope_section.
+static const char *const rope_types[][2] = {
+    {"su",    "longrope"},
+    {"mrope", "default" }
+};
+
+static bool is_in(berth_str key, const char *const *keys, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+        if (berth_str_equal_cstr(key, keys[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Writes a value as it is. The getters cannot fail: the kind was asked.
+static void put_value(berth_json_writer *writer, const berth_json *node) {
+    const berth_json_kind kind = berth_json_kind_of(node);
+    int64_t integer = 0;
+    double real = 0;
+    bool boolean = false;
+    berth_str string = {0};
+    if (kind == BERTH_JSON_OBJECT) {
+        berth_json_begin_object(writer);
+        for (size_t i = 0; i < berth_json_size(node); ++i) {
+            berth_json_put_key(writer, berth_json_key_at(node, i).data);
+            put_value(writer, berth_json_at(node, i));
+        }
+        berth_json_end_object(writer);
+    } else if (kind == BERTH_JSON_ARRAY) {
+        berth_json_begin_array(writer);
+        for (size_t i = 0; i < berth_json_size(node); ++i) {
+            put_value(writer, berth_json_at(node, i));
+        }
+        berth_json_end_array(writer);
+    } else if (kind == BERTH_JSON_STRING && berth_json_get_str(node, "", &string) == BERTH_OK) {
+        berth_json_put_str(writer, string);
+    } else if (kind == BERTH_JSON_INTEGER && berth_json_get_i64(node, "", &integer) == BERTH_OK) {
+        berth_json_put_i64(writer, integer);
+    } else if (kind == BERTH_JSON_REAL && berth_json_get_f64(node, "", &real) == BERTH_OK) {
+        berth_json_put_f64(writer, real);
+    } else if (kind == BERTH_JSON_BOOL && berth_json_get_bool(node, "", &boolean) == BERTH_OK) {
+        berth_json_put_bool(writer, boolean);
+    } else {
+        berth_json_put_null(writer);
+    }
+}
+
+static void put_member(berth_json_writer *writer, const char *key, const berth_json *value) {
+    berth_json_put_key(writer, key);
+    put_value(writer, value);
+}
+
+// `rope` may be NULL: the default type.
+static void put_rope_type(berth_json_writer *writer, const berth_json *rope) {
+    const berth_json *type = NULL;
+    if (rope != NULL) {
+        type = berth_json_find(rope, berth_json_has(rope, "rope_type") ? "rope_type" : "type");
+    }
+    berth_str name = BERTH_STR("default");
+    if (type != NULL && berth_json_kind_of(type) == BERTH_JSON_STRING) {
+        name = berth_json_get_str(type, "", &name) == BERTH_OK ? name : BERTH_STR("default");
+    } else if (type != NULL && berth_json_kind_of(type) != BERTH_JSON_NULL) {
+        put_member(writer, "rope_type", type); // not a name: whoever reads it says so
+        return;
+    }
+    for (size_t i = 0; i < BERTH_COUNT(rope_types); ++i) {
+        if (berth_str_equal_cstr(name, rope_types[i][0])) {
+            name = berth_str_from(rope_types[i][1]);
+        }
+    }
+    berth_json_put_key(writer, "rope_type");
+    berth_json_put_str(writer, name);
+}
+
+// Models with several kinds of layers have one object per kind.
+static bool is_per_layer(const berth_json *rope) {
+    for (size_t i = 0; rope != NULL && i < berth_json_size(rope); ++i) {
+        if (berth_json_kind_of(berth_json_at(rope, i)) == BERTH_JSON_OBJECT) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void put_rope(berth_json_writer *writer, const berth_json *root, const berth_json *rope) {
+    static const char *const types[] = {"rope_type", "type"};
+    berth_json_begin_object(writer);
+    put_rope_type(writer, rope);
+    for (size_t i = 0; rope != NULL && i < berth_json_size(rope); ++i) {
+        if (!is_in(berth_json_key_at(rope, i), types, BERTH_COUNT(types))) {
+            put_member(writer, berth_json_key_at(rope, i).data, berth_json_at(rope, i));
+        }
+    }
+    for (size_t i = 0; i < BERTH_COUNT(rope_keys); ++i) {
+        if (berth_json_has(root, rope_keys[i]) &&
+            (rope == NULL || berth_json_find(rope, rope_keys[i]) == NULL)) {
+            put_member(writer, rope_keys[i], berth_json_find(root, rope_keys[i]));
+        }
+    }
+    berth_json_end_object(writer);
+}
+
+static berth_status put_config(berth_json_writer *writer, const berth_json *root) {
+    const char *rope_key =
+        berth_json_has(root, "rope_scaling") ? "rope_scaling" : "rope_parameters";
+    const berth_json *rope =
+        berth_json_has(root, rope_key) ? berth_json_find(root, rope_key) : NULL;
+    if (rope != NULL && berth_json_kind_of(rope) != BERTH_JSON_OBJECT) {
+        return berth_json_fail(BERTH_CORRUPT, rope, "is %s, an object or null is needed",
+                               berth_json_kind_name(berth_json_kind_of(rope)));
+    }
+    const bool has_dtype = berth_json_has(root, "dtype");
+    berth_json_begin_object(writer);
+    for (size_t i = 0; i < berth_json_size(root); ++i) {
+        const berth_str key = berth_json_key_at(root, i);
+        const bool is_dtype = berth_str_equal_cstr(key, has_dtype ? "dtype" : "torch_dtype");
+        if (is_dtype) {
+            put_member(writer, "dtype", berth_json_at(root, i));
+        } else if (!is_in(key, replaced_keys, BERTH_COUNT(replaced_keys)) &&
+                   !berth_str_equal_cstr(key, "dtype") &&
+                   !berth_str_equal_cstr(key, "torch_dtype")) {
+            put_member(writer, key.data, berth_json_at(root, i));
+        }
+    }
+    if (is_per_layer(rope)) {
+        put_member(writer, "rope_parameters", rope);
+    } else if (rope != NULL || berth_json_has(root, "rope_theta")) {
+        berth_json_put_key(writer, "rope_parameters");
+        put_rope(writer, root, rope);
+    }
+    berth_json_end_object(writer);
+    return BERTH_OK;
+}
+
+static berth_status normalise(const berth_json *root, const char *name, berth_json **out_config) {
+    if (berth_json_kind_of(root) != BERTH_JSON_OBJECT) {
+        return BERTH_FAIL(CORRUPT, "%s: is %s, an object is needed", name,
+                          berth_json_kind_name(berth_json_kind_of(root)));
+    }
+    berth_text text;
+    berth_text_init(&text, 4 * MAX_BYTES);
+    berth_json_writer writer;
+    berth_json_writer_init(&writer, &text, 0);
+    berth_status status = put_config(&writer, root);
+    if (status == BERTH_OK) {
+        status = berth_text_finish(&text, NULL);
+    }
+    if (status == BERTH_OK) {
+        const berth_json_limits limits = {.bytes = 4 * MAX_BYTES};
+        status = berth_json_parse(berth_text_str(&text), name, &limits, out_config);
+    }
+    berth_text_deinit(&text);
+    return status;
+}
+
+berth_status berth_config_json_parse(berth_str text, const char *name, berth_json **out_config) {
+    const berth_json_limits limits = {.bytes = MAX_BYTES, .depth = MAX_DEPTH};
+    berth_json *root = NULL;
+    BERTH_TRY(berth_json_parse(text, name, &limits, &root));
+    const berth_status status = normalise(root, name, out_config);
+    berth_json_destroy(root);
+    return status;
+}
+
+berth_status berth_config_json_load(const char *path, berth_json **out_config) {
+    char *text = NULL;
+    size_t size = 0;
+    BERTH_TRY(berth_file_read(path, MAX_BYTES, &text, &size));
+    const berth_status status =
+        berth_config_json_parse((berth_str){.data = text, .size = size}, path, out_config);
+    berth_free(text);
+    return status;
+}

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+// Input: the tensors of a checkpoint, a model's weight rules, the parameters that layers declare.
+// Output: for every parameter its resident type and the tensors that fill it.
+#include "model/parameters.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/map.h"
+#include "base/text.h"
+#include "model/convert.h"
+#include "model/weight_names.h"
+
+#define MAX_ELEMENTS (INT64_C(1) << 46) // above any weight, and its bytes still fit everywhere
+#define SHOWN        4                  // names listed in a report
+#define TEXT_BYTES   1024
+
+struct berth_parameters {
+    berth_arena *arena; // borrowed
+    const berth_checkpoint *checkpoint;
+    berth_weight_names names;
+    berth_dtype activation;
+    berth_map by_name; // name or alias → weight
+    berth_array(berth_weight *) weights;
+    berth_array(const char *) missing; // names of tensors
+};
+
+// ---- one parameter ------------------------------------------------------------------------------
+
+static void print_shape(berth_text *text, const int64_t *shape, uint64_t ndim) {
+    berth_text_add_char(text, '[');
+    for (uint64_t i = 0; i < ndim; ++i) {
+        berth_text_add_format(text, "%s%" PRId64, i == 0 ? "" : ", ", shape[i]);
+    }
+    berth_text_add_char(text, ']');
+}
+
+static berth_status wrong_shape(const berth_stored_tensor *tensor, const int64_t *wanted,
+                                uint64_t ndim) {
+    berth_text text;
+    berth_text_init(&text, TEXT_BYTES);
+    print_shape(&text, tensor->shape, tensor->ndim);
+    berth_text_add_cstr(&text, ", the model needs ");
+    print_shape(&text, wanted, ndim);
+    const char *shapes = NULL;
+    berth_status status = berth_text_finish(&text, &shapes);
+    if (status == BERTH_OK) {
+        status = BERTH_FAIL(CORRUPT,
+                            "%s: tensor '%s' has the shape %s; config.json and the weights "
+                            "belong to different models",
+                            berth_safetensors_path(tensor->file), tensor->name, shapes);
+    }
+    berth_text_deinit(&text);
+    return status;
+}
+
+// What a layer or a quantization scheme must keep to; a violation is a defect of its plugin.
+static berth_status check_declaration(const berth_parameter *declared) {
+    if (declared->name == NULL || declared->ndim > BERTH_MAX_DIMS) {
+        return BERTH_FAIL(INTERNAL, "parameter '%s': it must have a name and at most %d dimensions",
+                          declared->name == NULL ? "" : declared->name, BERTH_MAX_DIMS);
+    }
+    int64_t elements = 1;
+    for (uint64_t i = 0; i < declared->ndim; ++i) {
+        if (declared->shape[i] < 1 || declared->shape[i] > MAX_ELEMENTS / elements) {
+            return BERTH_FAIL(CORRUPT,
+                              "parameter '%s': a dimension of %" PRId64 " elements gives no weight "
+                              "that could be loaded; check the sizes in config.json",
+                              declared->name, declared->shape[i]);
+        }
+        elements *= declared->shape[i];
+    }
+    if (declared->shard_count == 0) {
+        return BERTH_OK;
+    }
+    const int64_t dim = declared->output_dim;
+    if (dim < 0 || (uint64_t)dim >= declared->ndim) {
+        return BERTH_FAIL(INTERNAL, "parameter '%s': shards without a dimension", declared->name);
+    }
+    int64_t covered = 0;
+    for (uint64_t i = 0; i < declared->shard_count; ++i) {
+        const berth_shard *shard = declared->shards[i];
+        if (shard->offset != covered || shard->extent < 1 ||
+            shard->extent > declared->shape[dim] - covered) {
+            return BERTH_FAIL(INTERNAL, "parameter '%s': shard '%s' does not follow the one before",
+                              declared->name, shard->id);
+        }
+        covered += shard->extent;
+    }
+    return covered == declared->shape[dim]
+               ? BERTH_OK
+               : BERTH_FAIL(INTERNAL, "parameter '%s': its shards leave a gap", declared->name);
+}
+
+static berth_status check_piece(const berth_parameter *declared,
+                                const struct berth_weight_piece *piece) {
+    const berth_stored_tensor *tensor = piece->tensor;
+    int64_t wanted[BERTH_MAX_DIMS] = {0};
+    bool is_same = tensor->ndim == declared->ndim;
+    for (uint64_t i = 0; i < declared->ndim; ++i) {
+        wanted[i] = i == piece->dim ? piece->extent : declared->shape[i];
+        is_same = is_same && tensor->shape[i] == wanted[i];
+    }
+    if (!is_same) {
+        return wrong_shape(tensor, wanted, declared->ndim);
+    }
+    if (!berth_can_convert(tensor->dtype)) {
+        return BERTH_FAIL(
+            UNSUPPORTED, "%s: tensor '%s' is %s; weights in bf16, f16 and f32 can be loaded",
+            berth_safetensors_path(tensor->file), tensor->name, berth_dtype_name(tensor->dtype));
+    }
+    return BERTH_OK;
+}
+
+static berth_status add_piece(berth_parameters *parameters, const berth_parameter *declared,
+                              uint32_t index, struct berth_weight_piece piece,
+                              berth_weight *weight) {
+    berth_weight_source *source = &parameters->names.sources[index];
+    source->is_used = true;
+    piece.tensor = source->tensor;
+    BERTH_TRY(check_piece(declared, &piece));
+    // Why: the array is the weight's own and has room for every shard.
+    struct berth_weight_piece *pieces = (struct berth_weight_piece *)(uintptr_t)weight->pieces;
+    pieces[weight->piece_count++] = piece;
+    return BERTH_OK;
+}
+
+static berth_status remember_missing(berth_parameters *parameters, const char *name,
+                                     const char *shard) {
+    const char *text = berth_weight_names_stored(&parameters->names, name, shard);
+    return text == NULL ? berth_arena_exhausted(parameters->arena, "weight names")
+                        : berth_array_push(&parameters->missing, text);
+}
+
+static berth_status fill_shards(berth_parameters *parameters, const berth_parameter *declared,
+                                uint32_t first, berth_weight *weight) {
+    for (uint64_t i = 0; i < declared->shard_count; ++i) {
+        const berth_shard *shard = declared->shards[i];
+        uint32_t index = BERTH_NO_SOURCE;
+        BERTH_TRY(berth_weight_names_find(&parameters->names, first, shard->id, &index));
+        if (index == BERTH_NO_SOURCE) {
+            BERTH_TRY(remember_missing(parameters, declared->name, shard->id));
+            continue;
+        }
+        const struct berth_weight_piece piece = {
+            .dim = (uint64_t)declared->output_dim,
+            .offset = shard->offset,
+            .extent = shard->extent,
+        };
+        BERTH_TRY(add_piece(parameters, declared, index, piece, weight));
+    }
+    return BERTH_OK;
+}
+
+// A weight that is stored under both of its names is one weight: the second is not left over.
+static void use_all(berth_parameters *parameters, uint32_t first) {
+    for (uint32_t i = first; i != BERTH_NO_SOURCE; i = parameters->names.sources[i].next) {
+        parameters->names.sources[i].is_used = true;
+    }
+}
+
+static berth_status fill(berth_parameters *parameters, const berth_parameter *declared,
+                         berth_weight *weight) {
+    uint32_t first = berth_weight_names_first(&parameters->names, declared->name);
+    const uint32_t second = berth_weight_names_first(&parameters->names, declared->alias);
+    if (first == BERTH_NO_SOURCE) {
+        first = second;
+    } else {
+        use_all(parameters, second);
+    }
+    uint32_t whole = BERTH_NO_SOURCE;
+    BERTH_TRY(berth_weight_names_find(&parameters->names, first, NULL, &whole));
+    if (whole != BERTH_NO_SOURCE) {
+        const struct berth_weight_piece piece = {
+            .extent = declared->ndim == 0 ? 1 : declared->shape[0],
+        };
+        return add_piece(parameters, declared, whole, piece, weight);
+    }
+    return declared->shard_count > 0 ? fill_shards(parameters, declared, first, weight)
+                                     : remember_missing(parameters, declared->name, NULL);
+}
+
+// The resident dtype. Matrices stay as stored: widening them would double what a step has to read.
+static berth_dtype resident_dtype(const berth_parameters *parameters,
+                                  const berth_parameter *declared, const berth_weight *weight) {
+    const berth_dtype activation = parameters->activation;
+    berth_dtype common = BERTH_DTYPE_NONE;
+    for (size_t i = 0; i < weight->piece_count && declared->is_vector == 0; ++i) {
+        berth_dtype dtype = weight->pieces[i].tensor->dtype;
+        if (BERTH_DTYPE_BITS(dtype) == 16 && BERTH_DTYPE_BITS(activation) == 16) {
+            dtype = activation;
+        }
+        common = common == BERTH_DTYPE_NONE || common == dtype ? dtype : BERTH_DTYPE_F32;
+    }
+    return common == BERTH_DTYPE_NONE ? activation : common;
+}
+
+static void set_type(berth_weight *weight, const berth_parameter *declared, berth_dtype dtype) {
+    uint64_t elements = 1;
+    weight->type = (berth_value_type){
+        .size = sizeof weight->type,
+        .dtype = dtype,
+        .ndim = (uint32_t)declared->ndim,
+    };
+    for (uint64_t i = 0; i < declared->ndim; ++i) {
+        weight->type.dims[i] = BERTH_DIM_CONST(declared->shape[i]);
+        elements *= (uint64_t)declared->shape[i];
+    }
+    weight->bytes = berth_dtype_bytes(dtype, elements);
+}
+
+static berth_status create_weight(berth_parameters *parameters, const berth_parameter *declared,
+                                  berth_weight **out_weight) {
+    berth_arena *arena = parameters->arena;
+    const size_t room = declared->shard_count > 0 ? declared->shard_count : 1;
+    berth_weight *weight = BERTH_ARENA_NEW(arena, berth_weight);
+    if (weight == NULL) {
+        return berth_arena_exhausted(arena, "weights");
+    }
+    weight->name = berth_arena_strdup(arena, declared->name);
+    weight->pieces = BERTH_ARENA_ARRAY(arena, struct berth_weight_piece, room);
+    if (weight->name == NULL || weight->pieces == NULL) {
+        return berth_arena_exhausted(arena, "weights");
+    }
+    weight->is_vector = declared->is_vector != 0;
+    BERTH_TRY(fill(parameters, declared, weight));
+    set_type(weight, declared, resident_dtype(parameters, declared, weight));
+    *out_weight = weight;
+    return BERTH_OK;
+}
+
+static berth_status add_name(berth_parameters *parameters, const char *name) {
+    if (name == NULL || berth_map_find(&parameters->by_name, berth_str_from(name)) != NULL) {
+        return BERTH_OK;
+    }
+    const char *copy = berth_arena_strdup(parameters->arena, name);
+    return copy == NULL ? berth_arena_exhausted(parameters->arena, "weight names")
+                        : berth_map_add(&parameters->by_name, berth_str_from(copy),
+                                        (uint32_t)parameters->weights.count - 1);
+}
+
+static berth_status check_again(const berth_weight *weight, const berth_parameter *declared) {
+    bool is_same = weight->type.ndim == declared->ndim;
+    for (uint64_t i = 0; is_same && i < declared->ndim; ++i) {
+        is_same = weight->type.dims[i].b == declared->shape[i];
+    }
+    return is_same ? BERTH_OK
+                   : BERTH_FAIL(INTERNAL, "parameter '%s' is also '%s', which has another shape",
+                                declared->name, weight->name);
+}
+
+// ---- entry points -------------------------------------------------------------------------------
+
+berth_status berth_parameters_create(const berth_checkpoint *checkpoint, const berth_model *model,
+                                     berth_dtype activation, berth_arena *arena,
+                                     berth_parameters **out_parameters) {
+    berth_parameters *parameters = BERTH_ARENA_NEW(arena, berth_parameters);
+    if (parameters == NULL) {
+        return berth_arena_exhausted(arena, "weights");
+    }
+    parameters->arena = arena;
+    parameters->checkpoint = checkpoint;
+    parameters->activation = activation;
+    berth_map_init(&parameters->by_name);
+    BERTH_TRY(berth_weight_names_init(&parameters->names, checkpoint, model, arena));
+    *out_parameters = parameters;
+    return BERTH_OK;
+}
+
+berth_status berth_parameters_take(berth_parameters *parameters, const berth_parameter *declared,
+                                   berth_weight **out_weight) {
+    BERTH_TRY(check_declaration(declared));
+    const uint32_t *known = berth_map_find(&parameters->by_name, berth_str_from(declared->name));
+    if (known == NULL && declared->alias != NULL) {
+        known = berth_map_find(&parameters->by_name, berth_str_from(declared->alias));
+    }
+    if (known != NULL) {
+        *out_weight = parameters->weights.data[*known];
+        return check_again(*out_weight, declared);
+    }
+    berth_weight *weight = NULL;
+    BERTH_TRY(create_weight(parameters, declared, &weight));
+    BERTH_TRY(berth_array_push(&parameters->weights, weight));
+    BERTH_TRY(add_name(parameters, declared->name));
+    BERTH_TRY(add_name(parameters, declared->alias));
+    *out_weight = weight;
+    return BERTH_OK;
+}
+
+static void list_names(berth_text *text, const char *what, size_t count, const char *const *names) {
+    if (count == 0) {
+        return;
+    }
+    berth_text_add_format(text, "%s%zu %s %s: ", text->size == 0 ? "" : "; ", count,
+                          count == 1 ? "tensor" : "tensors", what);
+    for (size_t i = 0; i < count && i < SHOWN; ++i) {
+        berth_text_add_format(text, "%s'%.200s'", i == 0 ? "" : ", ", names[i]);
+    }
+    if (count > SHOWN) {
+        berth_text_add_format(text, " and %zu more", count - SHOWN);
+    }
+}
+
+berth_status berth_parameters_check(const berth_parameters *parameters) {
+    const char *unused[SHOWN] = {0};
+    size_t unused_count = 0;
+    for (size_t i = 0; i < parameters->names.count; ++i) {
+        const berth_weight_source *source = &parameters->names.sources[i];
+        if (source->is_used || source->is_ignored) {
+            continue;
+        }
+        if (unused_count < SHOWN) {
+            unused[unused_count] = source->tensor->name;
+        }
+        ++unused_count;
+    }
+    if (parameters->missing.count == 0 && unused_count == 0) {
+        return BERTH_OK;
+    }
+    berth_text text;
+    berth_text_init(&text, (size_t)8 << 10);
+    list_names(&text, "missing", parameters->missing.count, parameters->missing.data);
+    list_names(&text, "unknown to the model", unused_count, unused);
+    const char *list = NULL;
+    berth_status status = berth_text_finish(&text, &list);
+    if (status == BERTH_OK) {
+        status = BERTH_FAIL(CORRUPT, "%s: the weights do not fit %s: %s; check config.json",
+                            berth_checkpoint_directory(parameters->checkpoint),
+                            parameters->names.model->architecture, list);
+    }
+    berth_text_deinit(&text);
+    return status;
+}
+
+berth_status berth_parameters_list(const berth_parameters *parameters,
+                                   const berth_weight **out_weights, size_t *out_count) {
+    const size_t count = parameters->weights.count;
+    berth_weight *weights = BERTH_ARENA_ARRAY(parameters->arena, berth_weight, count);
+    if (weights == NULL) {
+        return berth_arena_exhausted(parameters->arena, "weights");
+    }
+    for (size_t i = 0; i < count; ++i) {
+        weights[i] = *parameters->weights.data[i];
+    }
+    *out_weights = weights;
+    *out_count = count;
+    return BERTH_OK;
+}
+
+void berth_parameters_destroy(berth_parameters *parameters) {
+    if (parameters == NULL) {
+        return;
+    }
+    berth_weight_names_deinit(&parameters->names);
+    berth_map_deinit(&parameters->by_name);
+    berth_array_free(&parameters->weights);
+    berth_array_free(&parameters->missing);
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which tensors of a checkpoint make which parameter. Private to this module.
+//
+// The model's weight rules are applied once, to all tensors. Then every declared parameter takes
+// the tensors that carry its name, and at the end nothing may be missing and nothing left over.
+#ifndef BERTH_MODEL_PARAMETERS_H
+#define BERTH_MODEL_PARAMETERS_H
+
+#include "model/model.h"
+
+// One tensor of the checkpoint and the part of the weight that it fills.
+struct berth_weight_piece {
+    const berth_stored_tensor *tensor;
+    uint64_t dim;   // the dimension of which this is a part
+    int64_t offset; // along it
+    int64_t extent;
+};
+
+typedef struct berth_parameters berth_parameters;
+
+// Everything given outlives the result; weights come from the arena.
+BERTH_MUST_CHECK berth_status berth_parameters_create(const berth_checkpoint *checkpoint,
+                                                      const berth_model *model,
+                                                      berth_dtype activation, berth_arena *arena,
+                                                      berth_parameters **out_parameters);
+// The weight of a declaration: an earlier one of that name or alias, or a new one, whose value is
+// BERTH_VALUE_NONE until the caller sets it. Missing tensors are only remembered, so that the
+// report can name them all; what contradicts the declaration fails at once.
+BERTH_MUST_CHECK berth_status berth_parameters_take(berth_parameters *parameters,
+                                                    const berth_parameter *declared,
+                                                    berth_weight **out_weight);
+// CORRUPT lists the missing tensors and those that no parameter took.
+BERTH_MUST_CHECK berth_status berth_parameters_check(const berth_parameters *parameters);
+// All weights in the order of their declaration, as one array in the arena.
+BERTH_MUST_CHECK berth_status berth_parameters_list(const berth_parameters *parameters,
+                                                    const berth_weight **out_weights,
+                                                    size_t *out_count);
+void berth_parameters_destroy(berth_parameters *parameters);
+
+#endif

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tensors of a checkpoint under the names of the parameters that they fill. Private to this
+// module.
+#ifndef BERTH_MODEL_WEIGHT_NAMES_H
+#define BERTH_MODEL_WEIGHT_NAMES_H
+
+#include "base/map.h"
+#include "model/model.h"
+
+#define BERTH_NO_SOURCE UINT32_MAX
+
+// A tensor after the weight rules.
+typedef struct berth_weight_source {
+    const berth_stored_tensor *tensor;
+    const char *parameter;
+    const char *shard; // NULL: the whole parameter
+    uint32_t next;     // of the same parameter, BERTH_NO_SOURCE: the last
+    bool is_used;
+    bool is_ignored; // by a rule
+} berth_weight_source;
+
+typedef struct berth_weight_names {
+    const berth_model *model; // whose rules
+    berth_arena *arena;       // borrowed
+    berth_weight_source *sources;
+    size_t count;
+    berth_map by_parameter; // name → its first source
+} berth_weight_names;
+
+// Applies the rules of the model to all tensors.
+BERTH_MUST_CHECK berth_status berth_weight_names_init(berth_weight_names *names,
+                                                      const berth_checkpoint *checkpoint,
+                                                      const berth_model *model, berth_arena *arena);
+void berth_weight_names_deinit(berth_weight_names *names);
+
+// The first source of a parameter; BERTH_NO_SOURCE when there is none or the name is NULL.
+uint32_t berth_weight_names_first(const berth_weight_names *names, const char *parameter);
+// The source of a shard (NULL: of the whole) among those from `first` on, BERTH_NO_SOURCE when
+// there is none. CORRUPT when there are two.
+BERTH_MUST_CHECK berth_status berth_weight_names_find(const berth_weight_names *names,
+                                                      uint32_t first, const char *shard,
+                                                      uint32_t *out_index);
+// The name under which a checkpoint would hold a shard of a parameter. NULL when the arena is
+// exhausted.
+const char *berth_weight_names_stored(const berth_weight_names *names, const char *parameter,
+                                      const char *shard);
+
+#endif

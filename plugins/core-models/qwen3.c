@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Qwen3ForCausalLM: Llama with a norm on every head of queries and keys before the rotation.
+// Attention may have biases.
+#include "decoder/decoder.h"
+
+static void build(berth_builder *builder) {
+    berth_decoder qwen3 = berth_decoder_read(builder);
+    qwen3.has_attention_bias = berth_config_bool_or(builder, "attention_bias", 0);
+    qwen3.has_qk_norm = 1;
+    berth_decoder_build(builder, &qwen3);
+}
+
+const berth_model berth_model_qwen3 = {
+    .size = sizeof(berth_model),
+    .architecture = "Qwen3ForCausalLM",
+    .build = build,
+    .weight_rules = berth_decoder_rules,
+    .weight_rule_count = BERTH_DECODER_RULES,
+};
