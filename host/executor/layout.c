@@ -29,7 +29,8 @@ typedef struct dim_group {
 } dim_group;
 
 // The fewest target dims from target_first on that have the group's elements.
-static bool match(const berth_value_type *source, const berth_value_type *target, dim_group *group) {
+static bool match(const berth_value_type *source, const berth_value_type *target,
+                  dim_group *group) {
     const uint32_t count = group->source_end - group->source_first;
     for (uint32_t end = group->target_first; end <= target->ndim; ++end) {
         if (berth_dims_match(source->dims + group->source_first, count,

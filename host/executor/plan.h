@@ -138,6 +138,12 @@ typedef struct berth_plan_result {
 
 #define BERTH_BATCH_ARRAYS 5 // token_ids, positions, query_start_loc, seq_lens, logits_rows
 
+// An operand that is an array of the batch.
+typedef struct berth_plan_input {
+    berth_operand *operand;
+    size_t array; // index, see BERTH_BATCH_ARRAYS
+} berth_plan_input;
+
 // The batch's arrays in device memory: one buffer, a tensor per array, two per cache group.
 typedef struct berth_device_batch {
     berth_buffer buffer;
@@ -179,6 +185,7 @@ struct berth_plan {
     bool is_unsettled; // while planning: a step that may still run stands before
 
     berth_plan_result *results; // [graph->output_count]
+    berth_array(berth_plan_input) inputs;
     berth_buffer device_block;
     void *host_block;
     uint64_t block_bytes[BERTH_SPACE_COUNT];
@@ -238,13 +245,19 @@ BERTH_MUST_CHECK berth_status berth_storage_add(berth_plan *plan, berth_storage 
                                                 uint32_t *out_index);
 BERTH_MUST_CHECK berth_status berth_operand_add(berth_plan *plan, berth_value value,
                                                 uint32_t storage, berth_operand **out_operand);
-// The value in that space, with the layout needed, at this point of the plan: adds the copies that
-// this takes. `layer` is for reports.
+// The value in that space at this point of the plan, after the copies that this takes: as a view
+// with the strides of its layout, or without gaps. `layer` is for the record of a copy.
+BERTH_MUST_CHECK berth_status berth_operand_get_view(berth_plan *plan, berth_value value,
+                                                     berth_space space,
+                                                     berth_operand **out_operand);
 BERTH_MUST_CHECK berth_status berth_operand_get(berth_plan *plan, berth_value value,
-                                                berth_space space, uint64_t need,
+                                                const char *layer, berth_space space,
                                                 berth_operand **out_operand);
 BERTH_MUST_CHECK berth_status berth_step_add(berth_plan *plan, berth_step step,
                                              berth_step_note note);
+// A wait, if this thread is next to read what a platform's streams may still be writing: before
+// `next`, or before the executor's own hands when it is NULL.
+BERTH_MUST_CHECK berth_status berth_step_settle(berth_plan *plan, const berth_binding *next);
 // A planned storage written by the next step, and its operand.
 BERTH_MUST_CHECK berth_status berth_planned_add(berth_plan *plan, berth_value value,
                                                 berth_space space, berth_operand **out_operand);
@@ -263,17 +276,29 @@ BERTH_MUST_CHECK berth_status berth_memory_assign(berth_plan *plan, berth_space 
 
 // parameters.c
 BERTH_MUST_CHECK berth_status berth_parameters_check(const berth_plan *plan);
-// state.c
+
+// state.c: a storage and an operand per state, in the space of those who use it; memory for those
+// that are no KV cache.
 BERTH_MUST_CHECK berth_status berth_states_place(berth_plan *plan);
 BERTH_MUST_CHECK berth_status berth_states_create(berth_plan *plan);
-void berth_storage_free(berth_plan *plan, berth_storage *storage);
-BERTH_MUST_CHECK berth_status berth_storage_alloc(berth_plan *plan, berth_storage *storage);
-// The operands of the storage find its memory.
-void berth_storage_bind(berth_plan *plan, uint32_t index);
-// batch.c
+
+// storage_memory.c: memory of storages that are not planned.
+BERTH_MUST_CHECK berth_status berth_storage_alloc(berth_plan *plan, uint32_t index);
+// Fills the storage from host memory.
+BERTH_MUST_CHECK berth_status berth_storage_write(berth_plan *plan, uint32_t index,
+                                                  const void *data, uint64_t bytes);
+void berth_storage_free(berth_plan *plan, uint32_t index);
+// The memory behind an operand in device memory.
+berth_buffer berth_operand_buffer(const berth_plan *plan, const berth_operand *operand);
+// Blocks for all planned storages, memory for results; then every operand finds its memory.
+BERTH_MUST_CHECK berth_status berth_blocks_create(berth_plan *plan);
+void berth_blocks_destroy(berth_plan *plan);
+
+// batch.c: room for the batch in device memory; takes a batch in: checks it, uploads it.
 BERTH_MUST_CHECK berth_status berth_device_batch_create(berth_plan *plan);
 BERTH_MUST_CHECK berth_status berth_batch_begin(berth_plan *plan, const berth_batch *batch);
-// run.c: the steps that have something to do for the current numbers.
+
+// run.c: keeps the steps that have something to do for the current numbers.
 void berth_plan_activate(berth_plan *plan);
 
 #endif
