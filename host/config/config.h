@@ -64,6 +64,7 @@ struct berth_config {
     bool is_special; // tokenize --special
     bool is_ids;     // tokenize --ids
     bool is_static;  // plugins list --static
+    bool is_dot;     // graph --dot
     bool is_json;
     int32_t log_level;
 

@@ -135,6 +135,8 @@ const berth_option berth_config_rows[] = {
         .type = BERTH_OPTION_FLAG, .offset = AT(is_ids)),
     ROW(.name = "static", .help = "open no library: only what the manifests say",
         .commands = BERTH_COMMAND_PLUGINS, .type = BERTH_OPTION_FLAG, .offset = AT(is_static)),
+    ROW(.name = "dot", .help = "print the graph for Graphviz", .commands = BERTH_COMMAND_GRAPH,
+        .type = BERTH_OPTION_FLAG, .offset = AT(is_dot)),
     ROW(.name = "json", .help = "print JSON for programs", .commands = ALL_COMMANDS,
         .type = BERTH_OPTION_FLAG, .offset = AT(is_json)),
     ROW(.name = "log", .key = "log", .env = "BERTH_LOG", .value_name = "LEVEL",

@@ -44,8 +44,9 @@ typedef struct berth_output {
     size_t first_position; // position of the first of these rows
 } berth_output;
 
-// Takes a worker that was just created through init_device, load_model, the caches and warm-up. The
-// engine borrows it.
+// Takes a worker that has loaded its model through the caches and warm-up. The engine borrows it.
+// Why not from init_device on: whoever starts a worker tells a device that is missing, a checkpoint
+// that is wrong and memory that is short apart.
 BERTH_MUST_CHECK berth_status berth_engine_create(const berth_config *config, berth_worker *worker,
                                                   berth_engine **out_engine);
 // Tokens of prompt and output together.

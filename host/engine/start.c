@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker from its creation to its first step: device, model, size of the KV cache, warm-up.
+// A worker from its loaded model to its first step: size of the KV cache, warm-up.
 #include "engine/engine_private.h"
 
 #include "base/log.h"
@@ -87,8 +87,6 @@ berth_status berth_engine_start(berth_engine *engine, const berth_config *config
     berth_kv_cache_config cache;
     int64_t block_size = 0;
     berth_model_info model = {.size = sizeof model};
-    BERTH_TRY(berth_worker_init_device(worker));
-    BERTH_TRY(berth_worker_load_model(worker));
     BERTH_TRY(berth_worker_get_model(worker, &model));
     engine->max_model_len = model.max_model_len;
     engine->vocab_size = model.vocab_size;

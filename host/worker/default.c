@@ -90,7 +90,7 @@ static berth_status load_weights(berth_default_worker *base) {
 
 static berth_status reserve_results(berth_default_worker *base) {
     const size_t vocab = (size_t)base->build->description.vocab_size;
-    base->token_ids = BERTH_ARENA_ARRAY(base->arena, int32_t, (size_t)base->config->max_num_seqs);
+    base->token_ids = BERTH_ARENA_ARRAY(base->arena, int32_t, (size_t)max_rows(base->config));
     base->heap = BERTH_ARENA_ARRAY(base->arena, berth_candidate_token, vocab);
     return base->token_ids && base->heap ? BERTH_OK
                                          : berth_arena_exhausted(base->arena, "a step's results");

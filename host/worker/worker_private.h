@@ -30,7 +30,7 @@ typedef struct berth_default_worker {
     berth_plan *plan;
     int64_t max_model_len;
     int64_t num_blocks;
-    int32_t *token_ids;                 // [max_num_seqs], results of a step
+    int32_t *token_ids;                 // [logits rows of the largest step], results
     struct berth_candidate_token *heap; // [vocab_size], room of the sampler
 } berth_default_worker;
 

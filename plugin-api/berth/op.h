@@ -193,10 +193,20 @@ static inline const berth_attribute *berth_site_attribute(const berth_op_site *s
         .size = sizeof(berth_op_argument), .name = (argument_name),                                \
         .layout = BERTH_LAYOUT_ROW_STRIDED                                                         \
     }
+#define BERTH_OPTIONAL_STRIDED_INPUT(argument_name)                                                \
+    &(const berth_op_argument) {                                                                   \
+        .size = sizeof(berth_op_argument), .name = (argument_name),                                \
+        .flags = BERTH_ARGUMENT_OPTIONAL, .layout = BERTH_LAYOUT_ROW_STRIDED                       \
+    }
 #define BERTH_REQUIRED_ATTRIBUTE(attribute_name, attribute_kind)                                   \
     &(const berth_op_attribute) {                                                                  \
         .size = sizeof(berth_op_attribute), .name = (attribute_name), .kind = (attribute_kind),    \
         .is_required = 1                                                                           \
+    }
+// Optional without a default: BERTH_ATTRIBUTE_NONE where the graph gives none.
+#define BERTH_ABSENT_ATTRIBUTE(attribute_name, attribute_kind)                                     \
+    &(const berth_op_attribute) {                                                                  \
+        .size = sizeof(berth_op_attribute), .name = (attribute_name), .kind = (attribute_kind)     \
     }
 #define BERTH_OPTIONAL_ATTRIBUTE(attribute_name, attribute_kind, ...)                              \
     &(const berth_op_attribute) {                                                                  \

@@ -20,7 +20,7 @@ void sandbox_make(sandbox *box) {
     CHECK(mkdtemp(template) != NULL);
     CHECK(realpath(template, resolved) != NULL);
     CHECK(strlen(resolved) < sizeof(box->dir));
-    (void)snprintf(box->dir, sizeof(box->dir), "%s", resolved);
+    memcpy(box->dir, resolved, strlen(resolved) + 1);
 }
 
 const char *sandbox_path(const sandbox *box, const char *name) {

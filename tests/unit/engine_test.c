@@ -194,8 +194,20 @@ static void open_bench(bench *b) {
     b->config.kv_cache_blocks = MAX_BLOCKS;
 }
 
-static void start_bench(bench *b) {
+static void start_worker(bench *b) {
     CHECK_OK(berth_worker_create(&b->config, b->registry, &b->platform, &b->worker));
+    CHECK_OK(berth_worker_init_device(b->worker));
+    CHECK_OK(berth_worker_load_model(b->worker));
+}
+
+static void load_worker(bench *b) {
+    CHECK_OK(berth_worker_create(&b->config, b->registry, &b->platform, &b->worker));
+    CHECK_OK(berth_worker_init_device(b->worker));
+    CHECK_OK(berth_worker_load_model(b->worker));
+}
+
+static void start_bench(bench *b) {
+    start_worker(b);
     CHECK_OK(berth_engine_create(&b->config, b->worker, &b->engine));
 }
 
@@ -390,7 +402,7 @@ TEST(engine_refuses_a_cache_too_small_for_one_sequence) {
     bench b;
     open_bench(&b);
     b.config.kv_cache_blocks = 5;
-    CHECK_OK(berth_worker_create(&b.config, b.registry, &b.platform, &b.worker));
+    start_worker(&b);
     CHECK_STATUS(berth_engine_create(&b.config, b.worker, &b.engine), BERTH_OUT_OF_MEMORY);
     CHECK_CONTAINS(berth_status_message(), "--max-model-len");
     b.engine = NULL;

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// `berth graph`: the graph that a checkpoint becomes. No device is touched and no weight is read;
+// a platform's ops are known where there is a platform.
+#include "graph/graph.h"
+#include "cli/cli_private.h"
+#include "model/model.h"
+
+static void print_json(berth_session *session, const berth_model_build *build) {
+    berth_json_writer json;
+    berth_text text;
+    berth_text_init(&text, session->out.limit);
+    berth_graph_print(build->graph, &text);
+    berth_session_json(session, &json);
+    berth_json_begin_object(&json);
+    berth_cli_put(&json, "architecture", build->architecture);
+    berth_cli_put(&json, "quantization", build->quantization);
+    berth_cli_put_u64(&json, "nodes", build->graph->node_count);
+    berth_cli_put_u64(&json, "weights", build->weight_count);
+    berth_json_put_key(&json, "text");
+    berth_json_put_str(&json, berth_text_str(&text));
+    berth_json_end_object(&json);
+    berth_session_json_end(session);
+    berth_text_deinit(&text);
+}
+
+static void print(berth_session *session, const berth_model_build *build) {
+    if (session->config.is_json) {
+        print_json(session, build);
+    } else if (session->config.is_dot) {
+        berth_graph_print_dot(build->graph, &session->out);
+    } else {
+        berth_graph_print(build->graph, &session->out);
+    }
+}
+
+static berth_status run(berth_session *session) {
+    berth_checkpoint *checkpoint = NULL;
+    berth_model_build *build = NULL;
+    session->stage = BERTH_STAGE_CHECKPOINT;
+    BERTH_TRY(berth_checkpoint_open(session->config.model, &checkpoint));
+    berth_status status = berth_model_create(session->registry, &session->config, checkpoint,
+                                             BERTH_DTYPE_F32, &build);
+    if (status == BERTH_OK) {
+        print(session, build);
+    } else {
+        berth_status_note(__FILE__, __LINE__, "building %s", session->config.model);
+    }
+    berth_model_destroy(build);
+    berth_checkpoint_close(checkpoint);
+    return status;
+}
+
+const berth_command berth_command_graph = {
+    .name = "graph",
+    .arguments = "",
+    .help = "print the graph of a checkpoint",
+    .details = "--json prints {architecture, quantization, nodes, weights, text}.",
+    .bit = BERTH_COMMAND_GRAPH,
+    .needs = BERTH_STAGE_TABLES,
+    .flags = BERTH_CLI_MODEL | BERTH_CLI_ANY_PLATFORM,
+    .run = run,
+};

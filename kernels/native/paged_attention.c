@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// paged_attention: stores the new keys and values in the cache, then lets every new token attend to
+// its sequence: out = softmax(scale · query·keyᵀ) · value, causal, heads in groups.
+//
+//   query         [tokens, heads, d]     f32, f16 or bf16
+//   key, value    [tokens, kv_heads, d]  query's dtype; both absent: the cache is read only
+//   sinks         [heads]                optional: one more logit per head that has no value
+//   alibi_slopes  [heads]                optional: adds −slope · distance
+//   out           like query
+//   states key_cache, value_cache  [blocks, block_size, kv_heads, d], any float dtype
+//
+// The new tokens of sequence s are the rows query_start_loc[s] … of the batch; the last one has
+// position seq_lens[s] − 1. Position j lies in row j mod block_size of block
+// block_table[s, j / block_size]. Query head h reads kv head h / (heads / kv_heads).
+// Row t of key and value goes to slot slot_mapping[t] = block · block_size + row, −1: nowhere.
+// Order: scale, `logits_soft_cap` c (c·tanh(score/c), 0: none), alibi, window, softmax.
+// `sliding_window` w: position i sees j when i − w < j ≤ i; 0: no window.
+// All in f32 with one rounding at the end. Vectors: vLLM's ref_paged_attn.
+#include <berth/op.h>
+
+#include "rules.h"
+
+#include <math.h>
+
+enum { QUERY, KEY, VALUE, SINKS, ALIBI_SLOPES };
+enum { SCALE, SLIDING_WINDOW, LOGITS_SOFT_CAP };
+enum { KEY_CACHE, VALUE_CACHE };
+
+// ---- shape rule ---------------------------------------------------------------------------------
+
+static berth_status check_new(const berth_op_site *site, uint64_t input) {
+    const berth_value_type *query = site->inputs[QUERY];
+    BERTH_RULE_TRY(berth_rule_same_dtype(site, input, QUERY));
+    BERTH_RULE_TRY(berth_rule_rank(site, input, 3));
+    BERTH_RULE_TRY(berth_rule_dim(site, input, 0, query->dims[0]));
+    BERTH_RULE_TRY(berth_rule_dim(site, input, 2, query->dims[2]));
+    const int64_t heads = query->dims[1].b;
+    const berth_dim kv_heads = site->inputs[input] ? site->inputs[input]->dims[1] : query->dims[1];
+    if (kv_heads.symbol != BERTH_SYMBOL_NONE || kv_heads.b < 1 || heads % kv_heads.b != 0) {
+        return BERTH_RULE_FAIL(site, input, "must have a number of heads that divides %lld",
+                               (long long)heads);
+    }
+    return BERTH_OK;
+}
+
+static berth_status check_per_head(const berth_op_site *site, uint64_t input) {
+    BERTH_RULE_TRY(berth_rule_float(site, input));
+    BERTH_RULE_TRY(berth_rule_rank(site, input, 1));
+    return berth_rule_dim(site, input, 0, site->inputs[QUERY]->dims[1]);
+}
+
+static berth_status check_attributes(const berth_op_site *site) {
+    const double scale = site->attributes[SCALE]->f64;
+    const double cap = site->attributes[LOGITS_SOFT_CAP]->f64;
+    if (!isfinite(scale)) {
+        return BERTH_RULE_ATTRIBUTE(site, SCALE, "must be finite, is %g", scale);
+    }
+    if (!(cap >= 0 && isfinite(cap))) {
+        return BERTH_RULE_ATTRIBUTE(site, LOGITS_SOFT_CAP, "must be finite and not negative, is %g",
+                                    cap);
+    }
+    if (site->attributes[SLIDING_WINDOW]->i64 < 0) {
+        return BERTH_RULE_ATTRIBUTE(site, SLIDING_WINDOW, "must not be negative, is %lld",
+                                    (long long)site->attributes[SLIDING_WINDOW]->i64);
+    }
+    return BERTH_OK;
+}
+
+static berth_status infer(const berth_op_site *site, berth_op_result *out) {
+    BERTH_RULE_TRY(berth_rule_float(site, QUERY));
+    BERTH_RULE_TRY(berth_rule_rank(site, QUERY, 3));
+    BERTH_RULE_TRY(berth_rule_width(site, QUERY));
+    const berth_dim heads = site->inputs[QUERY]->dims[1];
+    if (heads.symbol != BERTH_SYMBOL_NONE || heads.b < 1) {
+        return BERTH_RULE_FAIL(site, QUERY, "must have a constant number of heads");
+    }
+    BERTH_RULE_TRY(check_new(site, KEY));
+    BERTH_RULE_TRY(check_new(site, VALUE));
+    if (!site->inputs[KEY] != !site->inputs[VALUE]) {
+        return BERTH_RULE_FAIL(site, VALUE, "must be there when 'key' is, and only then");
+    }
+    if (site->inputs[KEY]) {
+        BERTH_RULE_TRY(berth_rule_same_shape(site, VALUE, KEY));
+    }
+    BERTH_RULE_TRY(check_per_head(site, SINKS));
+    BERTH_RULE_TRY(check_per_head(site, ALIBI_SLOPES));
+    BERTH_RULE_TRY(check_attributes(site));
+    berth_rule_give(out, site->inputs[QUERY]);
+    return BERTH_OK;
+}
+
+// ---- reference ----------------------------------------------------------------------------------
+
+// Row `row` of the new keys or values to its slot of the cache.
+static void store(const berth_tensor *from, const berth_tensor *cache, int64_t row, int64_t slot) {
+    const int64_t heads = cache->shape[2];
+    for (int64_t head = 0; head < heads; ++head) {
+        const void *source = berth_row(from, row * heads + head);
+        void *target = berth_row(cache, slot * heads + head);
+        for (int64_t i = 0; i < cache->shape[3]; ++i) {
+            berth_store_at(target, cache->dtype, i, berth_load_at(source, from->dtype, i));
+        }
+    }
+}
+
+// One head of one query token.
+typedef struct head {
+    const berth_op_site *site;
+    const berth_op_args *args;
+    const int32_t *block_table; // of the sequence
+    int64_t index;
+    int64_t position;
+    const void *query;
+} head;
+
+static const void *cache_row(const head *self, uint64_t state, int64_t position) {
+    const berth_tensor *cache = self->args->states[state];
+    const int64_t group = self->args->inputs[QUERY]->shape[1] / cache->shape[2];
+    const int64_t block = self->block_table[position / cache->shape[1]];
+    const int64_t slot = block * cache->shape[1] + position % cache->shape[1];
+    return berth_row(cache, slot * cache->shape[2] + self->index / group);
+}
+
+static float score(const head *self, int64_t position) {
+    const berth_tensor *query = self->args->inputs[QUERY];
+    const berth_tensor *slopes = self->args->inputs[ALIBI_SLOPES];
+    const float cap = (float)self->site->attributes[LOGITS_SOFT_CAP]->f64;
+    float value = berth_dot(self->query, query->dtype, cache_row(self, KEY_CACHE, position),
+                            self->args->states[KEY_CACHE]->dtype, query->shape[2]);
+    value *= (float)self->site->attributes[SCALE]->f64;
+    if (cap > 0) {
+        value = cap * tanhf(value / cap);
+    }
+    if (slopes) {
+        const float slope = berth_load_at(berth_data(slopes), slopes->dtype, self->index);
+        value -= slope * (float)(self->position - position);
+    }
+    return value;
+}
+
+// Two passes over the visible keys: the largest score, then the weighted sum of the values.
+static void attend(const head *self, void *out) {
+    const berth_tensor *values = self->args->states[VALUE_CACHE];
+    const berth_tensor *sinks = self->args->inputs[SINKS];
+    const int64_t window = self->site->attributes[SLIDING_WINDOW]->i64;
+    const int64_t first = window > 0 && self->position >= window ? self->position - window + 1 : 0;
+    const int64_t width = values->shape[3];
+    double *sums = berth_data(self->args->workspace); // [d]
+    float largest = -INFINITY;
+    double total = 0;
+    for (int64_t j = first; j <= self->position; ++j) {
+        largest = fmaxf(largest, score(self, j));
+    }
+    if (sinks) {
+        const float sink = berth_load_at(berth_data(sinks), sinks->dtype, self->index);
+        largest = fmaxf(largest, sink);
+        total = expf(sink - largest);
+    }
+    memset(sums, 0, (size_t)width * sizeof *sums);
+    for (int64_t j = first; j <= self->position; ++j) {
+        const float weight = expf(score(self, j) - largest);
+        const void *value = cache_row(self, VALUE_CACHE, j);
+        total += weight;
+        for (int64_t i = 0; i < width; ++i) {
+            sums[i] += (double)weight * berth_load_at(value, values->dtype, i);
+        }
+    }
+    const berth_dtype dtype = self->args->outputs[0]->dtype;
+    for (int64_t i = 0; i < width; ++i) {
+        berth_store_at(out, dtype, i, (float)(sums[i] / total));
+    }
+}
+
+// All heads of the new tokens of one sequence.
+static void attend_sequence(const berth_op_site *site, const berth_op_args *args,
+                            int64_t sequence) {
+    const berth_batch_view *batch = args->batch->host;
+    const berth_tensor *query = args->inputs[QUERY];
+    const int32_t *starts = berth_data(batch->query_start_loc);
+    const int32_t *lengths = berth_data(batch->seq_lens);
+    head self = {
+        .site = site,
+        .args = args,
+        .block_table = berth_row(batch->block_tables[site->cache_group], sequence),
+    };
+    for (int64_t row = starts[sequence]; row < starts[sequence + 1]; ++row) {
+        self.position = lengths[sequence] - (starts[sequence + 1] - row);
+        for (int64_t i = 0; i < query->shape[1]; ++i) {
+            self.index = i;
+            self.query = berth_row(query, row * query->shape[1] + i);
+            attend(&self, berth_row(args->outputs[0], row * query->shape[1] + i));
+        }
+    }
+}
+
+static uint64_t workspace(const berth_op_site *site, uint64_t tokens) {
+    (void)tokens;
+    return (uint64_t)site->inputs[QUERY]->dims[2].b * sizeof(double);
+}
+
+static berth_status reference(void *self, const berth_op_args *args) {
+    const berth_op_site *site = self;
+    if (!args->batch || !args->batch->host) {
+        return BERTH_PLUGIN_FAIL(site->host, BERTH_INVALID_ARGUMENT,
+                                 "paged_attention: needs a batch");
+    }
+    const berth_batch_view *batch = args->batch->host;
+    const int64_t *slots = berth_data(batch->slot_mappings[site->cache_group]);
+    for (int64_t row = 0; args->inputs[KEY] && row < args->inputs[KEY]->shape[0]; ++row) {
+        if (slots[row] >= 0) {
+            store(args->inputs[KEY], args->states[KEY_CACHE], row, slots[row]);
+            store(args->inputs[VALUE], args->states[VALUE_CACHE], row, slots[row]);
+        }
+    }
+    for (int64_t sequence = 0; sequence < args->batch->sequence_count; ++sequence) {
+        attend_sequence(site, args, sequence);
+    }
+    return BERTH_OK;
+}
+
+static const berth_op_argument *const inputs[] = {
+    BERTH_STRIDED_INPUT("query"),          BERTH_OPTIONAL_STRIDED_INPUT("key"),
+    BERTH_OPTIONAL_STRIDED_INPUT("value"), BERTH_OPTIONAL_INPUT("sinks"),
+    BERTH_OPTIONAL_INPUT("alibi_slopes"),
+};
+static const berth_op_argument *const states[] = {
+    BERTH_INPUT("key_cache"),
+    BERTH_INPUT("value_cache"),
+};
+static const berth_op_attribute *const attributes[] = {
+    BERTH_REQUIRED_ATTRIBUTE("scale", BERTH_ATTRIBUTE_F64),
+    BERTH_OPTIONAL_ATTRIBUTE("sliding_window", BERTH_ATTRIBUTE_I64, .i64 = 0),
+    BERTH_OPTIONAL_ATTRIBUTE("logits_soft_cap", BERTH_ATTRIBUTE_F64, .f64 = 0.0),
+};
+
+const berth_op berth_op_paged_attention = {
+    .size = sizeof(berth_op),
+    .name = "paged_attention",
+    .class_name = "PagedAttention",
+    .revision = 1,
+    .inputs = inputs,
+    .input_count = sizeof inputs / sizeof inputs[0],
+    .states = states,
+    .state_count = sizeof states / sizeof states[0],
+    .attributes = attributes,
+    .attribute_count = sizeof attributes / sizeof attributes[0],
+    .infer = infer,
+    .reference = reference,
+    .reference_workspace = workspace,
+};

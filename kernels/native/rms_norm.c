@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// rms_norm: y = x / sqrt(mean(x²) + eps) · weight over the last dimension; with `residual`, the sum
+// x + residual takes x's place and is the second output.
+//
+//   x         [..., hidden]   f32, f16 or bf16
+//   residual  like x          optional
+//   weight    [hidden]        optional; any float dtype
+//   y         like x
+//   residual_out like x       only with `residual`; rounded, while y comes from the unrounded sum
+//
+// `var_hidden_size`: the mean runs over the first so many columns only; all are scaled. The
+// normalised value is rounded to the weight's dtype before the product, the product to y's.
+// Rounding points: vLLM's RMSNorm.forward_native. Its fused device kernels normalise the rounded
+// sum and round once; that is within the tolerance and an implementation may do so.
+#include <berth/op.h>
+
+#include "rules.h"
+
+#include <math.h>
+
+enum { X, RESIDUAL, WEIGHT };
+enum { Y, RESIDUAL_OUT };
+enum { EPS, VAR_HIDDEN_SIZE };
+
+static berth_status infer(const berth_op_site *site, berth_op_result *out) {
+    BERTH_RULE_TRY(berth_rule_float(site, X));
+    BERTH_RULE_TRY(berth_rule_width(site, X));
+    BERTH_RULE_TRY(berth_rule_same_dtype(site, RESIDUAL, X));
+    BERTH_RULE_TRY(berth_rule_same_shape(site, RESIDUAL, X));
+    BERTH_RULE_TRY(berth_rule_float(site, WEIGHT));
+    BERTH_RULE_TRY(berth_rule_rank(site, WEIGHT, 1));
+    BERTH_RULE_TRY(berth_rule_dim(site, WEIGHT, 0, berth_last_dim(site->inputs[X])));
+    const double eps = site->attributes[EPS]->f64;
+    if (!(eps >= 0 && isfinite(eps))) {
+        return BERTH_RULE_ATTRIBUTE(site, EPS, "must be finite and not negative, is %g", eps);
+    }
+    const berth_attribute *columns = site->attributes[VAR_HIDDEN_SIZE];
+    const int64_t hidden = berth_last_dim(site->inputs[X]).b;
+    if (columns->kind != BERTH_ATTRIBUTE_NONE && (columns->i64 < 1 || columns->i64 > hidden)) {
+        return BERTH_RULE_ATTRIBUTE(site, VAR_HIDDEN_SIZE, "must be 1 to %lld, is %lld",
+                                    (long long)hidden, (long long)columns->i64);
+    }
+    berth_rule_give(out, site->inputs[X]);
+    if (site->inputs[RESIDUAL]) {
+        berth_rule_give(out, site->inputs[X]);
+    }
+    return BERTH_OK;
+}
+
+// One row of each operand; the optional ones are NULL when absent.
+typedef struct rows {
+    const void *x;
+    const void *residual;
+    const void *weight;
+    void *y;
+    void *residual_out;
+    berth_dtype dtype; // of all but the weight
+    berth_dtype weight_dtype;
+    int64_t hidden;
+} rows;
+
+// x, or the unrounded x + residual.
+static float value_at(const rows *row, int64_t i) {
+    const float x = berth_load_at(row->x, row->dtype, i);
+    return row->residual ? x + berth_load_at(row->residual, row->dtype, i) : x;
+}
+
+static void normalise(const rows *row, int64_t variance_columns, float eps) {
+    double squares = 0;
+    for (int64_t i = 0; i < variance_columns; ++i) {
+        const double value = value_at(row, i);
+        squares += value * value;
+    }
+    const float scale = 1.0f / sqrtf((float)(squares / (double)variance_columns) + eps);
+    for (int64_t i = 0; i < row->hidden; ++i) {
+        const float value = value_at(row, i);
+        float y = value * scale;
+        if (row->weight) {
+            y = berth_round_to(row->weight_dtype, y) *
+                berth_load_at(row->weight, row->weight_dtype, i);
+            y = berth_round_to(row->weight_dtype, y);
+        }
+        berth_store_at(row->y, row->dtype, i, y);
+        if (row->residual) {
+            berth_store_at(row->residual_out, row->dtype, i, value);
+        }
+    }
+}
+
+static berth_status reference(void *self, const berth_op_args *args) {
+    const berth_op_site *site = self;
+    const berth_tensor *x = args->inputs[X];
+    const berth_tensor *residual = args->inputs[RESIDUAL];
+    const berth_tensor *weight = args->inputs[WEIGHT];
+    const berth_attribute *columns = site->attributes[VAR_HIDDEN_SIZE];
+    rows row = {.dtype = x->dtype, .hidden = berth_row_length(x)};
+    if (weight) {
+        row.weight = berth_data(weight);
+        row.weight_dtype = weight->dtype;
+    }
+    for (int64_t i = 0; i < berth_row_count(x); ++i) {
+        row.x = berth_row(x, i);
+        row.y = berth_row(args->outputs[Y], i);
+        row.residual = residual ? berth_row(residual, i) : NULL;
+        row.residual_out = residual ? berth_row(args->outputs[RESIDUAL_OUT], i) : NULL;
+        normalise(&row, columns->kind == BERTH_ATTRIBUTE_NONE ? row.hidden : columns->i64,
+                  (float)site->attributes[EPS]->f64);
+    }
+    return BERTH_OK;
+}
+
+static const berth_op_argument *const inputs[] = {
+    BERTH_STRIDED_INPUT("x"),
+    BERTH_OPTIONAL_STRIDED_INPUT("residual"),
+    BERTH_OPTIONAL_INPUT("weight"),
+};
+static const berth_op_attribute *const attributes[] = {
+    BERTH_OPTIONAL_ATTRIBUTE("eps", BERTH_ATTRIBUTE_F64, .f64 = 1e-6),
+    BERTH_ABSENT_ATTRIBUTE("var_hidden_size", BERTH_ATTRIBUTE_I64),
+};
+
+const berth_op berth_op_rms_norm = {
+    .size = sizeof(berth_op),
+    .name = "rms_norm",
+    .class_name = "RMSNorm",
+    .revision = 1,
+    .inputs = inputs,
+    .input_count = sizeof inputs / sizeof inputs[0],
+    .attributes = attributes,
+    .attribute_count = sizeof attributes / sizeof attributes[0],
+    .infer = infer,
+    .reference = reference,
+    .has_decomposition = 1,
+};

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors in host memory as rows of elements: where a row begins, and its elements as floats. For
+// references and CPU kernels; a row runs over the last dimension, rows over all others.
+#ifndef BERTH_KERNELS_TENSOR_H
+#define BERTH_KERNELS_TENSOR_H
+
+#include <berth/types.h>
+
+#include <stdint.h>
+#include <string.h>
+
+// ---- elements -----------------------------------------------------------------------------------
+
+static inline float berth_float_of_bits(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint32_t berth_bits_of_float(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline float berth_from_bf16(uint16_t half) {
+    return berth_float_of_bits((uint32_t)half << 16);
+}
+
+// Rounds to nearest, ties to even, like every conversion to 16 bits here; a NaN stays one.
+static inline uint16_t berth_to_bf16(float value) {
+    const uint32_t bits = berth_bits_of_float(value);
+    const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+    const uint32_t quiet = bits >> 16 | 0x40u;
+    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+}
+
+// Why the product: it moves the exponent's bias and makes subnormals normal in one step.
+static inline float berth_from_f16(uint16_t half) {
+    const uint32_t magnitude = (uint32_t)(half & 0x7fffu) << 13;
+    const uint32_t finite = berth_bits_of_float(berth_float_of_bits(magnitude) * 0x1p112f);
+    const uint32_t bits = (half & 0x7c00u) == 0x7c00u ? magnitude | 0x7f800000u : finite;
+    return berth_float_of_bits((uint32_t)(half & 0x8000u) << 16 | bits);
+}
+
+static inline uint16_t berth_to_f16(float value) {
+    const uint32_t bits = berth_bits_of_float(value);
+    const uint32_t sign = bits >> 16 & 0x8000u;
+    const uint32_t magnitude = bits & 0x7fffffffu;
+    if (magnitude >= 0x477ff000u) { // 65520 and beyond: infinity, or NaN
+        return (uint16_t)(sign | (magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u));
+    }
+    if (magnitude < 0x38800000u) { // below 2^-14: one last place of 0.5f is one step of f16
+        const float shifted = berth_float_of_bits(magnitude) + 0.5f;
+        return (uint16_t)(sign | (berth_bits_of_float(shifted) - 0x3f000000u));
+    }
+    return (uint16_t)(sign | (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13);
+}
+
+// The three dtypes that the functions below read and write.
+static inline int berth_is_float(berth_dtype dtype) {
+    return dtype == BERTH_DTYPE_F32 || dtype == BERTH_DTYPE_BF16 || dtype == BERTH_DTYPE_F16;
+}
+
+// Elements [first, first + count) of a row as floats.
+static inline void berth_load(const void *row, berth_dtype dtype, int64_t first, int64_t count,
+                              float *to) {
+    if (dtype == BERTH_DTYPE_F32) {
+        memcpy(to, (const float *)row + first, (size_t)count * sizeof(float));
+        return;
+    }
+    const uint16_t *from = (const uint16_t *)row + first;
+    for (int64_t i = 0; i < count && dtype == BERTH_DTYPE_BF16; ++i) {
+        to[i] = berth_from_bf16(from[i]);
+    }
+    for (int64_t i = 0; i < count && dtype == BERTH_DTYPE_F16; ++i) {
+        to[i] = berth_from_f16(from[i]);
+    }
+}
+
+static inline float berth_load_at(const void *row, berth_dtype dtype, int64_t index) {
+    if (dtype == BERTH_DTYPE_F32) {
+        return ((const float *)row)[index];
+    }
+    const uint16_t half = ((const uint16_t *)row)[index];
+    return dtype == BERTH_DTYPE_BF16 ? berth_from_bf16(half) : berth_from_f16(half);
+}
+
+static inline void berth_store_at(void *row, berth_dtype dtype, int64_t index, float value) {
+    if (dtype == BERTH_DTYPE_F32) {
+        ((float *)row)[index] = value;
+    } else {
+        ((uint16_t *)row)[index] =
+            dtype == BERTH_DTYPE_BF16 ? berth_to_bf16(value) : berth_to_f16(value);
+    }
+}
+
+// The value that a store of that dtype would keep.
+static inline float berth_round_to(berth_dtype dtype, float value) {
+    if (dtype == BERTH_DTYPE_F32) {
+        return value;
+    }
+    return dtype == BERTH_DTYPE_BF16 ? berth_from_bf16(berth_to_bf16(value))
+                                     : berth_from_f16(berth_to_f16(value));
+}
+
+// The inner product of two rows in f32. Sixteen partial sums, so that the rounding error grows
+// slower than the length.
+static inline float berth_dot(const void *a, berth_dtype a_dtype, const void *b,
+                              berth_dtype b_dtype, int64_t length) {
+    float sums[16] = {0};
+    for (int64_t first = 0; first < length; first += 64) {
+        float a_part[64] = {0};
+        float b_part[64] = {0};
+        const int64_t count = length - first < 64 ? length - first : 64;
+        berth_load(a, a_dtype, first, count, a_part);
+        berth_load(b, b_dtype, first, count, b_part);
+        for (int64_t i = 0; i < 64; i += 16) {
+            for (int64_t lane = 0; lane < 16; ++lane) {
+                sums[lane] += a_part[i + lane] * b_part[i + lane];
+            }
+        }
+    }
+    float sum = 0;
+    for (int64_t lane = 0; lane < 16; ++lane) {
+        sum += sums[lane];
+    }
+    return sum;
+}
+
+// An index, position or row number: i32 or i64.
+static inline int64_t berth_integer_at(const void *row, berth_dtype dtype, int64_t index) {
+    return dtype == BERTH_DTYPE_I64 ? ((const int64_t *)row)[index] : ((const int32_t *)row)[index];
+}
+
+// ---- rows ---------------------------------------------------------------------------------------
+
+static inline int64_t berth_row_length(const berth_tensor *tensor) {
+    return tensor->ndim > 0 ? tensor->shape[tensor->ndim - 1] : 1;
+}
+
+static inline int64_t berth_row_count(const berth_tensor *tensor) {
+    int64_t count = 1;
+    for (int32_t dim = 0; dim < tensor->ndim - 1; ++dim) {
+        count *= tensor->shape[dim];
+    }
+    return count;
+}
+
+// The first element of the tensor.
+static inline void *berth_data(const berth_tensor *tensor) {
+    return (char *)tensor->data + tensor->byte_offset;
+}
+
+// The first element of row `index`, counted in row-major order over all dimensions but the last.
+static inline void *berth_row(const berth_tensor *tensor, int64_t index) {
+    int64_t offset = 0; // elements
+    for (int32_t dim = tensor->ndim - 2; dim >= 0; --dim) {
+        offset += index % tensor->shape[dim] * tensor->strides[dim];
+        index /= tensor->shape[dim];
+    }
+    return (char *)berth_data(tensor) + offset * (int64_t)(BERTH_DTYPE_BITS(tensor->dtype) / 8);
+}
+
+#endif
