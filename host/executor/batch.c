@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input: the batch of a step in host memory. Output: what calls see of it: the same arrays in
 // device memory, and the numbers that give every shape.
-#include "executor/plan.h"
+#include "executor/stages.h"
 
 #include <string.h>
 

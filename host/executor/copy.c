@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The executor's own steps: copies between the spaces, copies without gaps in host memory, and a
 // wait. They look like any other step to the loop that runs them.
-#include "executor/plan.h"
+#include "executor/stages.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
 //   4. native
 //
 // Whoever in 1 or 3 does not support the site is passed over with its reason.
-#include "executor/plan.h"
+#include "executor/stages.h"
 
 #include <string.h>
 

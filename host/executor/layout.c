@@ -2,7 +2,7 @@
 // Input: the graph's views. Output: for every value its root and how it lies there; for a batch its
 // shape, strides and offset. Slices never touch the innermost stride and reshapes keep it, so all
 // that can go wrong with a layout are breaks between two dims.
-#include "executor/plan.h"
+#include "executor/stages.h"
 
 static const berth_value_type *type_of(const berth_plan *plan, berth_value value) {
     return &plan->graph->values[value].type;

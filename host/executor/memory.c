@@ -3,7 +3,7 @@
 // block of its space, such that two that live at the same time never overlap. Largest first, each
 // at the lowest gap that is free for its whole life: within a few percent of the best there is on
 // transformer graphs, and simple.
-#include "executor/plan.h"
+#include "executor/stages.h"
 
 #include <stdlib.h>
 

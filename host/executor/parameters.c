@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input: one weight at a time in host memory. Output: its resident copies: as stored in each space
 // where an op reads it so, and packed for every site that wants it packed.
-#include "executor/plan.h"
+#include "executor/stages.h"
 
 #include "base/memory.h"
 

@@ -2,7 +2,7 @@
 // Input: bound nodes and layouts. Output: the steps of a run, each with its operands, and the
 // storages that they need with their lifetimes. Steps come in the order of the graph; a copy stands
 // right before the first step that needs it.
-#include "executor/plan.h"
+#include "executor/stages.h"
 
 // ---- lifetimes in the graph ---------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The life of a plan: bound and placed at creation, filled with weights, made ready, run,
 // destroyed.
-#include "executor/plan.h"
+#include "executor/stages.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input: a ready plan and a batch. Output: the steps have run, or the first failure with op, layer,
 // implementation and plugin. The loop below is all that stands between two forwards.
-#include "executor/plan.h"
+#include "executor/stages.h"
 
 #include <string.h>
 

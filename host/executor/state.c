@@ -2,7 +2,7 @@
 // Input: the states of the graph and who uses them. Output: one storage per state, in host memory
 // as soon as one of its users runs there; an op that would need it in both spaces is refused, since
 // copying a cache forth and back every step is never what was meant.
-#include "executor/plan.h"
+#include "executor/stages.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 // Input: which value is wanted in which space with which layout. Output: an operand, after the copy
 // steps that this takes. A value is copied at most once per space and layout; a transfer moves the
 // whole root, so that every view of it lies in both spaces alike.
-#include "executor/plan.h"
+#include "executor/stages.h"
 
 #define CONTIGUOUS_OP "contiguous"
 

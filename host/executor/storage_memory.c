@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input: storages with sizes and, where planned, offsets. Output: their memory, and operands that
 // point into it. All of it is allocated before the first step and freed with the plan.
-#include "executor/plan.h"
+#include "executor/stages.h"
 
 #include <string.h>
 
