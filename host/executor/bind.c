@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls of an implementation's and of an attention backend's slots at start-up; what a NULL
 // slot means stands here. Their forward is called by run.c.
-#include "executor/plan.h"
+#include "executor/stages.h"
 
 #include <string.h>
 

@@ -9,14 +9,14 @@
 //   4. native
 //
 // Whoever in 1 or 3 does not support the site is passed over with its reason.
-#include "executor/plan.h"
+#include "executor/stages.h"
 
 #include <string.h>
 
 #define ATTENTION_OP "paged_attention"
 
 // Somebody who could run the site, in the order of preference.
-typedef struct candidate {
+typedef struct contender {
     const berth_op_impl *impl; // NULL: native, or a backend not asked for yet
     const berth_owner *owner;
     const berth_attention_backend *backend;
@@ -24,13 +24,13 @@ typedef struct candidate {
     const char *lost; // why it does not run the site, NULL while nothing speaks against it
     bool is_override;
     bool is_backend;
-} candidate;
+} contender;
 
 typedef struct contest {
     berth_plan *plan;
     const berth_op_entry *op;
     const berth_op_site *site;
-    candidate *candidates;
+    contender *candidates;
     size_t count;
     const char *because; // the winner's reason
 } contest;
@@ -63,7 +63,7 @@ static bool has_key(const char *const *keys, const char *key) {
     return false;
 }
 
-static void add(contest *in, candidate candidate) {
+static void add(contest *in, contender candidate) {
     in->candidates[in->count++] = candidate;
 }
 
@@ -71,7 +71,7 @@ static void add_overrides(contest *in, bool is_for_device) {
     for (size_t i = 0; i < in->op->override_count; ++i) {
         const berth_impl_entry *entry = in->op->overrides[i];
         if (accepts_device(&entry->impl, device_type(in->plan)) == is_for_device) {
-            add(in, (candidate){
+            add(in, (contender){
                         .impl = &entry->impl,
                         .owner = entry->owner,
                         .lost = is_for_device ? NULL : "not for this device type",
@@ -85,7 +85,7 @@ static void add_impls(contest *in, const char *key) {
     for (size_t i = 0; i < in->op->impl_count; ++i) {
         const berth_impl_entry *entry = in->op->impls[i];
         if (strcmp(entry->impl.dispatch_key, key) == 0) {
-            add(in, (candidate){.impl = &entry->impl, .owner = entry->owner, .key = key});
+            add(in, (contender){.impl = &entry->impl, .owner = entry->owner, .key = key});
         }
     }
 }
@@ -94,7 +94,7 @@ static void add_strangers(contest *in, const char *const *keys) {
     for (size_t i = 0; i < in->op->impl_count; ++i) {
         const berth_impl_entry *entry = in->op->impls[i];
         if (!has_key(keys, entry->impl.dispatch_key)) {
-            add(in, (candidate){
+            add(in, (contender){
                         .impl = &entry->impl,
                         .owner = entry->owner,
                         .lost = "its dispatch key is none of the platform's",
@@ -107,7 +107,7 @@ static void add_strangers(contest *in, const char *const *keys) {
 static berth_status collect(contest *in) {
     const berth_platform_entry *platform = berth_runtime_platform(in->plan->runtime);
     const char *const *keys = berth_platform_keys(platform);
-    in->candidates = BERTH_ARENA_ARRAY(in->plan->arena, candidate,
+    in->candidates = BERTH_ARENA_ARRAY(in->plan->arena, contender,
                                        in->op->override_count + in->op->impl_count + 2);
     if (in->candidates == NULL) {
         return berth_arena_exhausted(in->plan->arena, "dispatch records");
@@ -115,25 +115,25 @@ static berth_status collect(contest *in) {
     add_overrides(in, true);
     if (platform != NULL && platform->platform.get_attn_backend != NULL &&
         strcmp(in->op->op.name, ATTENTION_OP) == 0) {
-        add(in, (candidate){.is_backend = true, .owner = platform->owner});
+        add(in, (contender){.is_backend = true, .owner = platform->owner});
     }
     for (size_t i = 0; keys[i] != NULL; ++i) {
         add_impls(in, keys[i]);
     }
-    add(in, (candidate){.owner = in->op->owner, .key = BERTH_DISPATCH_NATIVE});
+    add(in, (contender){.owner = in->op->owner, .key = BERTH_DISPATCH_NATIVE});
     add_overrides(in, false);
     add_strangers(in, keys);
     return BERTH_OK;
 }
 
-static bool is_native(const candidate *candidate) {
+static bool is_native(const contender *candidate) {
     return candidate->impl == NULL && !candidate->is_backend;
 }
 
 // ---- the decision -------------------------------------------------------------------------------
 
 // Asks the candidate; `lost` says why not.
-static berth_status ask(contest *in, candidate *candidate) {
+static berth_status ask(contest *in, contender *candidate) {
     if (candidate->lost != NULL || is_native(candidate)) {
         return BERTH_OK;
     }
@@ -148,7 +148,7 @@ static berth_status ask(contest *in, candidate *candidate) {
 }
 
 static berth_status explain_winner(contest *in, size_t winner) {
-    const candidate *chosen = &in->candidates[winner];
+    const contender *chosen = &in->candidates[winner];
     berth_arena *arena = in->plan->arena;
     if (chosen->is_override) {
         in->because =
@@ -193,7 +193,7 @@ static berth_status decide_disabled(contest *in, berth_op_wish wish, size_t *out
 
 // ---- the record ---------------------------------------------------------------------------------
 
-static const char *name_of(const candidate *candidate) {
+static const char *name_of(const contender *candidate) {
     return is_native(candidate)         ? BERTH_DISPATCH_NATIVE
            : candidate->backend != NULL ? candidate->backend->name
            : candidate->impl != NULL    ? candidate->impl->name
@@ -205,10 +205,10 @@ static const char *runner_up(const contest *in, size_t winner) {
     if (in->count < 2) {
         return "";
     }
-    const candidate *second = &in->candidates[winner == 0 ? 1 : 0];
+    const contender *second = &in->candidates[winner == 0 ? 1 : 0];
     const char *lost = second->lost;
     if (lost == NULL) {
-        const candidate *first = &in->candidates[winner];
+        const contender *first = &in->candidates[winner];
         const bool is_lower = second->impl != NULL && second->key != NULL && first->key != NULL &&
                               strcmp(second->key, first->key) == 0;
         lost = is_native(second) ? "native comes last"
@@ -223,7 +223,7 @@ static const char *runner_up(const contest *in, size_t winner) {
 
 static berth_status write_record(const contest *in, size_t winner, bool is_enabled,
                                  berth_binding *binding) {
-    const candidate *chosen = &in->candidates[winner];
+    const contender *chosen = &in->candidates[winner];
     binding->record = (berth_site_record){
         .op = in->op->op.name,
         .layer = in->site->layer,
@@ -263,7 +263,7 @@ static berth_status decide(contest *in, bool is_enforced, berth_binding *binding
     size_t winner = 0;
     BERTH_TRY(collect(in));
     BERTH_TRY(is_enabled ? decide_enabled(in, &winner) : decide_disabled(in, wish, &winner));
-    const candidate *chosen = &in->candidates[winner];
+    const contender *chosen = &in->candidates[winner];
     binding->impl = chosen->impl;
     binding->owner = chosen->owner;
     binding->backend = chosen->backend;

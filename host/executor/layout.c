@@ -2,7 +2,7 @@
 // Input: the graph's views. Output: for every value its root and how it lies there; for a batch its
 // shape, strides and offset. Slices never touch the innermost stride and reshapes keep it, so all
 // that can go wrong with a layout are breaks between two dims.
-#include "executor/plan.h"
+#include "executor/stages.h"
 
 static const berth_value_type *type_of(const berth_plan *plan, berth_value value) {
     return &plan->graph->values[value].type;
@@ -29,7 +29,8 @@ typedef struct dim_group {
 } dim_group;
 
 // The fewest target dims from target_first on that have the group's elements.
-static bool match(const berth_value_type *source, const berth_value_type *target, dim_group *group) {
+static bool match(const berth_value_type *source, const berth_value_type *target,
+                  dim_group *group) {
     const uint32_t count = group->source_end - group->source_first;
     for (uint32_t end = group->target_first; end <= target->ndim; ++end) {
         if (berth_dims_match(source->dims + group->source_first, count,

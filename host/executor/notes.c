@@ -2,7 +2,7 @@
 // Input: the finished dispatch. Output: lines about what had no effect, so that nothing is silently
 // ignored: overrides that no site took, and names in custom_ops and fallback_ops that mean nothing
 // here.
-#include "executor/plan.h"
+#include "executor/stages.h"
 
 #include <stdlib.h>
 #include <string.h>

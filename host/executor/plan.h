@@ -138,14 +138,19 @@ typedef struct berth_plan_result {
 
 #define BERTH_BATCH_ARRAYS 5 // token_ids, positions, query_start_loc, seq_lens, logits_rows
 
+// An operand that is an array of the batch.
+typedef struct berth_plan_input {
+    berth_operand *operand;
+    size_t array; // index, see BERTH_BATCH_ARRAYS
+} berth_plan_input;
+
 // The batch's arrays in device memory: one buffer, a tensor per array, two per cache group.
 typedef struct berth_device_batch {
     berth_buffer buffer;
     size_t group_count;
-    berth_tensor *tensors; // [BERTH_BATCH_ARRAYS + 2 * group_count]
-    uint64_t *capacities;  // bytes, beside them
-    const berth_tensor **tables;
-    const berth_tensor **mappings;
+    berth_tensor *tensors;         // [BERTH_BATCH_ARRAYS + 2 * group_count]
+    uint64_t *capacities;          // bytes, beside them
+    const berth_tensor **pointers; // to the tables and mappings
     berth_batch_view view;
 } berth_device_batch;
 
@@ -179,6 +184,7 @@ struct berth_plan {
     bool is_unsettled; // while planning: a step that may still run stands before
 
     berth_plan_result *results; // [graph->output_count]
+    berth_array(berth_plan_input) inputs;
     berth_buffer device_block;
     void *host_block;
     uint64_t block_bytes[BERTH_SPACE_COUNT];
@@ -190,90 +196,5 @@ struct berth_plan {
     bool is_ready;
     bool needs_cache; // until berth_plan_set_cache
 };
-
-// dispatch.c: a new binding for the site with its decision and record. `site.layer` names the KV
-// cache; `is_enforced` is the node's.
-BERTH_MUST_CHECK berth_status berth_dispatch(berth_plan *plan, const berth_op_entry *op,
-                                             const berth_op_site *site, bool is_enforced,
-                                             berth_binding **out_binding);
-// notes.c: overrides that no site took, names of custom_ops and fallback_ops that matched nothing.
-BERTH_MUST_CHECK berth_status berth_plan_write_notes(berth_plan *plan);
-
-// bind.c: the only callers of an implementation's slots (but forward: run.c) and of an attention
-// backend's. `out_reason` is the text of a refusal, NULL when the site is supported.
-BERTH_MUST_CHECK berth_status berth_impl_supports(berth_plan *plan, const berth_op_impl *impl,
-                                                  const berth_owner *owner,
-                                                  const berth_op_site *site,
-                                                  const char **out_reason);
-BERTH_MUST_CHECK berth_status berth_impl_create(berth_plan *plan, berth_binding *binding);
-void berth_impl_destroy(berth_binding *binding);
-uint64_t berth_impl_workspace(const berth_plan *plan, const berth_binding *binding);
-uint64_t berth_impl_packed_bytes(const berth_binding *binding, uint64_t input);
-BERTH_MUST_CHECK berth_status berth_impl_pack(const berth_binding *binding, uint64_t input,
-                                              const berth_tensor *source,
-                                              const berth_tensor *destination);
-// The platform's backend for the site's layer, or the reason why there is none.
-BERTH_MUST_CHECK berth_status berth_backend_find(berth_plan *plan, const berth_op_site *site,
-                                                 const berth_attention_backend **out_backend,
-                                                 const berth_owner **out_owner,
-                                                 const char **out_reason);
-BERTH_MUST_CHECK berth_status berth_backend_shape(const berth_plan *plan,
-                                                  const berth_binding *binding, uint64_t state,
-                                                  int64_t num_blocks,
-                                                  int64_t out_shape[BERTH_MAX_DIMS],
-                                                  uint32_t *out_ndim);
-// The cache of a layer, NULL when it has none.
-const berth_kv_cache_spec *berth_plan_cache(const berth_plan *plan, const char *layer);
-
-// layout.c: layouts of all values; their numbers for a batch.
-BERTH_MUST_CHECK berth_status berth_layout_build(berth_plan *plan);
-bool berth_layout_meets(const berth_layout *layout, uint64_t need);
-void berth_layout_update(berth_plan *plan, int64_t tokens, int64_t rows);
-void berth_layout_dense(const int64_t *shape, uint32_t ndim, int64_t *out_strides);
-
-// place.c: steps, operands and storages for all bound nodes.
-BERTH_MUST_CHECK berth_status berth_place(berth_plan *plan);
-// storage.c: what place.c makes them with.
-BERTH_MUST_CHECK berth_status berth_storage_add(berth_plan *plan, berth_storage storage,
-                                                uint32_t *out_index);
-BERTH_MUST_CHECK berth_status berth_operand_add(berth_plan *plan, berth_value value,
-                                                uint32_t storage, berth_operand **out_operand);
-// The value in that space, with the layout needed, at this point of the plan: adds the copies that
-// this takes. `layer` is for reports.
-BERTH_MUST_CHECK berth_status berth_operand_get(berth_plan *plan, berth_value value,
-                                                berth_space space, uint64_t need,
-                                                berth_operand **out_operand);
-BERTH_MUST_CHECK berth_status berth_step_add(berth_plan *plan, berth_step step,
-                                             berth_step_note note);
-// A planned storage written by the next step, and its operand.
-BERTH_MUST_CHECK berth_status berth_planned_add(berth_plan *plan, berth_value value,
-                                                berth_space space, berth_operand **out_operand);
-// The next step reads or writes the operand.
-void berth_operand_touch(berth_plan *plan, const berth_operand *operand);
-uint64_t berth_value_bytes(const berth_plan *plan, berth_value value); // for the largest batch
-
-// copy.c: forwards of copy steps; `self` is a berth_copy_step.
-berth_status berth_copy_to_device(void *self, const berth_op_args *args);
-berth_status berth_copy_to_host(void *self, const berth_op_args *args);
-berth_status berth_copy_dense(void *self, const berth_op_args *args); // both in host memory
-berth_status berth_copy_wait(void *self, const berth_op_args *args);
-
-// memory.c: offsets of all planned storages of a space; the size of its block.
-BERTH_MUST_CHECK berth_status berth_memory_assign(berth_plan *plan, berth_space space);
-
-// parameters.c
-BERTH_MUST_CHECK berth_status berth_parameters_check(const berth_plan *plan);
-// state.c
-BERTH_MUST_CHECK berth_status berth_states_place(berth_plan *plan);
-BERTH_MUST_CHECK berth_status berth_states_create(berth_plan *plan);
-void berth_storage_free(berth_plan *plan, berth_storage *storage);
-BERTH_MUST_CHECK berth_status berth_storage_alloc(berth_plan *plan, berth_storage *storage);
-// The operands of the storage find its memory.
-void berth_storage_bind(berth_plan *plan, uint32_t index);
-// batch.c
-BERTH_MUST_CHECK berth_status berth_device_batch_create(berth_plan *plan);
-BERTH_MUST_CHECK berth_status berth_batch_begin(berth_plan *plan, const berth_batch *batch);
-// run.c: the steps that have something to do for the current numbers.
-void berth_plan_activate(berth_plan *plan);
 
 #endif
