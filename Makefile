@@ -49,7 +49,7 @@ say = $(if $(V),,@printf '  %-4s %s\n' $1 $@;)
 
 include tools/detect.mk
 core-ops_KERNELS := kernels/native/*.c
--include $(sort $(wildcard plugins/*/plugin.mk))
+-include $(sort $(wildcard plugins/*/plugin.mk tests/fakes/*/plugin.mk))
 lacks = $(strip $(foreach r,$($1_REQUIRES),$(if $(filter yes,$($r_FOUND)),,$r)))
 left_out := $(foreach p,$(shared),$(if $(call lacks,$p),$p))
 plugins := $(filter-out $(left_out),$(shared))

@@ -245,33 +245,6 @@ static berth_status scan_place(scan *in, const berth_place *place) {
     return BERTH_OK;
 }
 
-// ---- variants -----------------------------------------------------------------------------------
-
-static bool is_running(const berth_candidate *candidate) {
-    return candidate->state == BERTH_PLUGIN_FOUND && candidate->variant_of != NULL;
-}
-
-// Of the variants of one platform that could run here only the best is opened.
-static berth_status choose_variants(scan *in) {
-    for (size_t i = 0; i < in->out->count; ++i) {
-        berth_candidate *candidate = &in->out->items[i];
-        for (size_t k = 0; is_running(candidate) && k < in->out->count; ++k) {
-            const berth_candidate *rival = &in->out->items[k];
-            if (k == i || !is_running(rival) ||
-                strcmp(rival->variant_of, candidate->variant_of) != 0 ||
-                rival->score < candidate->score || (rival->score == candidate->score && k > i)) {
-                continue;
-            }
-            BERTH_TRY(
-                settle(in, candidate, BERTH_PLUGIN_INELIGIBLE,
-                       berth_arena_printf(in->arena,
-                                          "variant of %s: '%s' with score %" PRId64 " comes first",
-                                          candidate->variant_of, rival->id, rival->score)));
-        }
-    }
-    return BERTH_OK;
-}
-
 // ---- the run ------------------------------------------------------------------------------------
 
 static berth_status hand_over(scan *in) {
@@ -297,8 +270,7 @@ static berth_status scan_all(scan *in, const berth_config *config) {
         BERTH_TRY(scan_place(in, &places.items[i]));
     }
     BERTH_TRY(hand_over(in));
-    BERTH_TRY(berth_filter_apply(config->plugins, in->out, in->arena));
-    return choose_variants(in);
+    return berth_filter_apply(config->plugins, in->out, in->arena);
 }
 
 berth_status berth_discovery_scan(const berth_config *config,

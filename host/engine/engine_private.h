@@ -75,7 +75,7 @@ struct berth_engine {
     size_t output_count;
 };
 
-// Takes the worker from init_device to warm-up and sizes the cache: max_model_len and pool are set.
+// Sizes the worker's cache and warms it up: max_model_len, vocab_size and pool are set.
 BERTH_MUST_CHECK berth_status berth_engine_start(berth_engine *engine, const berth_config *config);
 
 // ---- blocks -------------------------------------------------------------------------------------

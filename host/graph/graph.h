@@ -158,6 +158,8 @@ bool berth_dim_equal(berth_dim a, berth_dim b);
 bool berth_dim_is_const(berth_dim dim);
 int64_t berth_dim_value(berth_dim dim, int64_t tokens, int64_t sequences); // -1 on overflow
 void berth_dim_print(berth_dim dim, berth_text *text); // "64", "s0", "2*s0", "ceil((s0+3)/4)"
+// Whether both products of at most BERTH_MAX_DIMS dims are the same for every value of the symbols.
+bool berth_dims_match(const berth_dim *a, uint32_t a_count, const berth_dim *b, uint32_t b_count);
 bool berth_type_equal(const berth_value_type *a, const berth_value_type *b);
 void berth_type_print(const berth_value_type *type, berth_text *text); // "f32[s0, 64]"
 // Elements of a type for given symbols; -1 on overflow.

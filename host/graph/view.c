@@ -46,10 +46,10 @@ static int64_t common_divisor(int64_t a, int64_t b) {
 }
 
 // False when the constants overflow.
-static bool factorise(const berth_value_type *type, factors *out) {
+static bool factorise(const berth_dim *dims, uint32_t count, factors *out) {
     *out = (factors){.constant = 1};
-    for (uint32_t i = 0; i < type->ndim; ++i) {
-        berth_dim dim = type->dims[i];
+    for (uint32_t i = 0; i < count; ++i) {
+        berth_dim dim = dims[i];
         int64_t constant = dim.symbol == BERTH_SYMBOL_NONE ? dim.b : 1;
         if (dim.symbol != BERTH_SYMBOL_NONE && dim.c == 1) {
             constant = common_divisor(dim.a, dim.b < 0 ? -dim.b : dim.b);
@@ -81,11 +81,16 @@ static bool pair_up(const factors *a, factors *b) {
     return b->count == 0;
 }
 
-berth_status berth_reshape_check(const berth_value_type *source, const berth_value_type *target) {
+bool berth_dims_match(const berth_dim *a, uint32_t a_count, const berth_dim *b, uint32_t b_count) {
     factors from;
     factors to;
-    const bool fits = source->dtype == target->dtype && factorise(source, &from) &&
-                      factorise(target, &to) && from.constant == to.constant && pair_up(&from, &to);
+    return factorise(a, a_count, &from) && factorise(b, b_count, &to) &&
+           from.constant == to.constant && pair_up(&from, &to);
+}
+
+berth_status berth_reshape_check(const berth_value_type *source, const berth_value_type *target) {
+    const bool fits = source->dtype == target->dtype &&
+                      berth_dims_match(source->dims, source->ndim, target->dims, target->ndim);
     if (!fits) {
         char a[BERTH_TYPE_TEXT_BYTES];
         char b[BERTH_TYPE_TEXT_BYTES];

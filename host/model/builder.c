@@ -307,6 +307,7 @@ void berth_building_open(berth_building *building, const berth_json *config) {
         .size = sizeof(berth_builder),
         .host = berth_registry_host(building->registry),
         .config = config,
+        .activation_dtype = berth_dtype_name(building->activation),
         .context = building,
         .describe = slot_describe,
         .input = slot_input,

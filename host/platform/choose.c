@@ -60,10 +60,15 @@ static const char *name_of(const berth_candidate *candidate) {
                                         : "?";
 }
 
-// A failure of the whole plugin is one of each of its entries.
+// Whether what became of the plugin says more than the entry's own record: it never came so far.
+static bool is_of_whole(const berth_candidate *candidate, const berth_entry *entry) {
+    return entry == NULL || (entry->state == BERTH_PLUGIN_FOUND && entry->reason[0] == '\0' &&
+                             candidate->state < BERTH_PLUGIN_ACTIVE);
+}
+
 static void add_contender(trial *in, const berth_registry *registry, berth_candidate *candidate,
                           berth_entry *entry) {
-    const bool is_whole = entry == NULL || entry->state == BERTH_PLUGIN_FOUND;
+    const bool is_whole = is_of_whole(candidate, entry);
     const char *name = entry == NULL ? "" : entry->name;
     in->contenders[in->count] = (contender){
         .candidate = candidate,
@@ -153,19 +158,13 @@ static size_t count_of(const trial *in, class_fn has, size_t *out_first) {
 
 // ---- outcomes -----------------------------------------------------------------------------------
 
-// Writes the reasons of those that were able to run and did not come first.
-static berth_status explain_losers(trial *in, size_t winner, const char *because) {
-    const char *reason = berth_arena_printf(in->arena, "passed over for '%s': %s",
-                                            in->verdicts[winner].entry, because);
-    if (reason == NULL) {
-        return berth_arena_exhausted(in->arena, "the decision record");
-    }
+// Writes the reason of those that could run and were not taken.
+static void explain_losers(trial *in, const char *reason) {
     for (size_t i = 0; i < in->count; ++i) {
-        if (i != winner && in->contenders[i].platform != NULL) {
+        if (in->contenders[i].platform != NULL && in->verdicts[i].state != BERTH_PLUGIN_SELECTED) {
             in->verdicts[i].reason = reason;
         }
     }
-    return BERTH_OK;
 }
 
 static berth_status select_one(trial *in, size_t winner, const char *because) {
@@ -176,7 +175,13 @@ static berth_status select_one(trial *in, size_t winner, const char *because) {
     in->verdicts[winner].reason = because;
     in->out->platform = one->platform;
     in->out->rule = because;
-    return explain_losers(in, winner, because);
+    const char *reason = berth_arena_printf(in->arena, "passed over for '%s': %s",
+                                            in->verdicts[winner].entry, because);
+    if (reason == NULL) {
+        return berth_arena_exhausted(in->arena, "the decision record");
+    }
+    explain_losers(in, reason);
+    return BERTH_OK;
 }
 
 // "a of plugin p, b of plugin q; choose with --platform a or --platform b"
@@ -184,10 +189,10 @@ static berth_status fail_several(trial *in, class_fn has, const char *because) {
     berth_text text;
     berth_text_init(&text, TEXT_BYTES);
     in->out->rule = because;
+    explain_losers(in, because);
     size_t told = 0;
     for (size_t i = 0; i < in->count; ++i) {
         if (has(&in->contenders[i])) {
-            in->verdicts[i].reason = because;
             berth_text_add_format(&text, "%s'%s' of plugin %s", told++ == 0 ? ": " : ", ",
                                   in->verdicts[i].entry, in->verdicts[i].plugin);
         }
@@ -223,6 +228,7 @@ static const berth_verdict *find_culprit(const trial *in) {
 static berth_status fail_culprit(trial *in, const berth_verdict *culprit, const char *instead) {
     in->out->culprit = culprit;
     in->out->rule = "a plugin that may be the wanted platform failed";
+    explain_losers(in, in->out->rule);
     return BERTH_FAIL(UNAVAILABLE,
                       "platform '%s' of plugin %s is %s: %s; mend or remove the plugin, or say "
                       "which platform is wanted with --platform%s",
@@ -232,34 +238,55 @@ static berth_status fail_culprit(trial *in, const berth_verdict *culprit, const 
 
 // ---- --platform X -------------------------------------------------------------------------------
 
-// What there is, for who asked for something else.
-static berth_status fail_unknown(trial *in, const char *wanted) {
-    const char **names = BERTH_ARENA_ARRAY(in->arena, const char *, in->count);
-    berth_text text;
-    berth_text_init(&text, TEXT_BYTES);
-    for (size_t i = 0; names != NULL && i < in->count; ++i) {
-        names[i] = in->verdicts[i].entry[0] == '\0' ? NULL : in->verdicts[i].entry;
-        if (names[i] != NULL) {
-            berth_text_add_format(&text, "%s%s", text.size == 0 ? "; known are " : ", ", names[i]);
+// Whether the manifest lets the entry run: one that only the library has keeps the state `found`.
+static bool is_offered(const trial *in, size_t index) {
+    const berth_verdict *verdict = &in->verdicts[index];
+    if (verdict->entry[0] == '\0' || verdict->state == BERTH_PLUGIN_FOUND) {
+        return false;
+    }
+    for (size_t i = 0; i < index; ++i) {
+        if (strcmp(in->verdicts[i].entry, verdict->entry) == 0 && is_offered(in, i)) {
+            return false; // told already
         }
-        if (names[i] == NULL && in->out->culprit == NULL) {
+    }
+    return true;
+}
+
+// "; known are a, b", and the manifest that could not be read: it may have had the name.
+static void tell_known(trial *in, const char **names, berth_text *text) {
+    for (size_t i = 0; i < in->count; ++i) {
+        names[i] = is_offered(in, i) ? in->verdicts[i].entry : NULL;
+        if (names[i] != NULL) {
+            berth_text_add_format(text, "%s%s", text->size == 0 ? "; known are " : ", ", names[i]);
+        }
+        if (in->verdicts[i].entry[0] == '\0' && in->out->culprit == NULL) {
             in->out->culprit = &in->verdicts[i];
         }
     }
+    if (text->size == 0) {
+        berth_text_add_cstr(text, "; no plugin has one");
+    }
     const berth_verdict *culprit = in->out->culprit;
     if (culprit != NULL) {
-        berth_text_add_format(&text, "; %s could not be read: %s", culprit->plugin,
-                              culprit->reason);
+        berth_text_add_format(text, "; %s could not be read: %s", culprit->plugin, culprit->reason);
     }
+}
+
+static berth_status fail_unknown(trial *in, const char *wanted) {
+    const char **names = BERTH_ARENA_ARRAY(in->arena, const char *, in->count);
+    if (names == NULL) {
+        return berth_arena_exhausted(in->arena, "the decision record");
+    }
+    berth_text text;
+    berth_text_init(&text, TEXT_BYTES);
+    tell_known(in, names, &text);
     const char *known = NULL;
     berth_status status = berth_text_finish(&text, &known);
     if (status == BERTH_OK) {
-        const char *nearest =
-            names == NULL ? NULL : berth_str_nearest(berth_str_from(wanted), names, in->count);
+        const char *nearest = berth_str_nearest(berth_str_from(wanted), names, in->count);
         status = BERTH_FAIL(UNAVAILABLE, "there is no platform '%s'%s%s%s%s", wanted,
                             nearest == NULL ? "" : ", did you mean '",
-                            nearest == NULL ? "" : nearest, nearest == NULL ? "" : "'?",
-                            known == NULL || known[0] == '\0' ? "; no plugin has one" : known);
+                            nearest == NULL ? "" : nearest, nearest == NULL ? "" : "'?", known);
     }
     berth_text_deinit(&text);
     return status;
@@ -275,8 +302,9 @@ static berth_status choose_named(trial *in, const char *wanted) {
         if (in->contenders[i].platform != NULL) {
             return select_one(in, i, in->out->rule);
         }
-        found = found == NULL ? &in->verdicts[i] : found;
+        found = found == NULL || found->state == BERTH_PLUGIN_FOUND ? &in->verdicts[i] : found;
     }
+    explain_losers(in, "another platform is asked for");
     if (found == NULL) {
         return fail_unknown(in, wanted);
     }

@@ -201,25 +201,30 @@ static berth_addition *find_same(const berth_registry *registry, const berth_add
     return NULL;
 }
 
+// Why only when it is needed: formatting every implementation would cost more than all the rest.
+static void find_impl(judge *self, const berth_addition *added, const berth_addition *op,
+                      const berth_addition *same) {
+    char what[FINDING_BYTES / 2];
+    (void)snprintf(what, sizeof(what), "'%s' of op '%s' for key '%s'", added->name, op->name,
+                   impl_of(added)->dispatch_key);
+    if (same != NULL) {
+        find_duplicate(self, added, same, what);
+    } else {
+        find(self, RANK_UNKNOWN, added, "no implementation %s to replace", what);
+    }
+}
+
 static void judge_impl(judge *self, uint32_t index, berth_addition *op) {
     berth_registry *registry = self->registry;
     berth_addition *added = &registry->additions.data[index];
     berth_addition *same = find_same(registry, op, added);
-    char what[FINDING_BYTES / 2];
-    (void)snprintf(what, sizeof(what), "'%s' of op '%s' for key '%s'", added->name, op->name,
-                   impl_of(added)->dispatch_key);
-    if ((added->flags & BERTH_REGISTER_REPLACE) == 0) {
-        if (same != NULL) {
-            find_duplicate(self, added, same, what);
-            return;
-        }
-    } else if (same == NULL) {
-        find(self, RANK_UNKNOWN, added, "no implementation %s to replace", what);
+    const bool is_replacement = (added->flags & BERTH_REGISTER_REPLACE) != 0;
+    const bool can_replace = same != NULL && (same->flags & BERTH_REGISTER_REPLACE) == 0;
+    if (is_replacement ? !can_replace : same != NULL) {
+        find_impl(self, added, op, same);
         return;
-    } else if ((same->flags & BERTH_REGISTER_REPLACE) != 0) {
-        find_duplicate(self, added, same, what);
-        return;
-    } else {
+    }
+    if (is_replacement) {
         same->is_replaced = true;
     }
     added->next_impl = op->first_impl;
@@ -272,11 +277,12 @@ static berth_status judge_claim(judge *self, uint32_t index, berth_addition *op,
 }
 
 static berth_status judge_use(judge *self, uint32_t index) {
-    const berth_addition *added = &self->registry->additions.data[index];
+    berth_addition *added = &self->registry->additions.data[index];
     berth_addition *op = resolve_op(self, added);
     if (op == NULL || added->kind == BERTH_KIND_ATTENTION) {
         return BERTH_OK;
     }
+    added->op = (uint32_t)(op - self->registry->additions.data);
     ((berth_impl_entry *)added->entry)->op = op->entry;
     if (added->kind == BERTH_KIND_IMPL) {
         judge_impl(self, index, op);

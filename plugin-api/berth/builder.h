@@ -91,7 +91,8 @@ struct berth_builder {
     uint64_t size;
     const berth_host *host;
     const berth_json *config; // config.json in the transformers-5 form, whatever the checkpoint has
-    void *context;            // the host's own
+    const char *activation_dtype; // of activations and vectors: "f32", "f16" or "bf16"
+    void *context;                // the host's own
 
     // Sizes the host needs; once per model.
     void (*describe)(berth_builder *builder, const berth_model_description *description);

@@ -165,7 +165,7 @@ typedef struct berth_op_impl {
     // data packed.
     uint64_t (*packed_bytes)(const berth_op_site *site, uint64_t input);
     berth_status (*pack)(const berth_op_site *site, uint64_t input, const berth_tensor *source,
-                         const berth_tensor *destination);
+                         const berth_tensor *destination); // [inherit][startup]
 } berth_op_impl;
 
 // The attribute of that name; NULL when the op's schema has none. Present, but absent at this site,

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention: causal softmax(scale * q k^T) v of every head over the tokens of its own sequence.
 // Keys and values go into the layer's paged cache first, so a sequence may come in pieces.
-// Inputs queries [tokens, num_heads * head_size], keys and values [tokens, num_kv_heads *
-// head_size]; output [tokens, num_heads * head_size].
+// Inputs queries [tokens, num_heads, head_size], keys and values [tokens, num_kv_heads, head_size],
+// the last two dimensions also as one; output [tokens, num_heads * head_size].
 // Attributes: num_heads, num_kv_heads, head_size, scale, sliding_window (0: none).
 #include <berth/layer.h>
 
-// x [tokens, heads * head_size] as [tokens, heads, head_size].
+// x as [tokens, heads, head_size].
 static berth_value split(berth_builder *builder, berth_value x, int64_t heads, int64_t head_size) {
     const berth_dim dims[] = {
         BERTH_DIM_TOKENS,
         BERTH_DIM_CONST(heads),
         BERTH_DIM_CONST(head_size),
     };
-    return builder->reshape(builder, x, dims, 3);
+    return builder->type(builder, x)->ndim == 3 ? x : builder->reshape(builder, x, dims, 3);
 }
 
 static void build(berth_builder *builder, const berth_call *call) {

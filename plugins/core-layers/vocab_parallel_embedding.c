@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // VocabParallelEmbedding: the row of a table for every token; ranks may divide the rows.
-// Input token ids [tokens]; output [tokens, embedding_dim].
+// Input token ids [tokens]; output [tokens, embedding_dim] in the type of activations.
 // Attributes: num_embeddings, embedding_dim, tied_to (none): the prefix of a layer under whose name
 // the checkpoint may hold the same table.
 #include <berth/layer.h>
@@ -21,8 +21,9 @@ static void build(berth_builder *builder, const berth_call *call) {
         .input_dim = -1,
     };
     const berth_value weight = builder->parameter(builder, &table);
-    call->outputs[0] = BERTH_EMIT(builder, "embedding", .prefix = call->prefix,
-                                  BERTH_INPUTS(call->inputs[0], weight));
+    call->outputs[0] = BERTH_EMIT(
+        builder, "embedding", .prefix = call->prefix, BERTH_INPUTS(call->inputs[0], weight),
+        BERTH_ATTRIBUTES(BERTH_TEXT("out_dtype", builder->activation_dtype)));
 }
 
 const berth_layer berth_layer_vocab_parallel_embedding = {

@@ -356,7 +356,12 @@ const berth_plugin test_ops_plugin = {
 };
 
 berth_registry *test_ops_registry(const berth_plugin *also) {
+    static berth_arena *arena;  // of all registries of the executable
     static berth_config config; // no plugin of the tests reads it
+    if (arena == NULL) {
+        CHECK_OK(berth_arena_create(1 << 16, 1 << 26, &arena));
+        CHECK_OK(berth_config_init(&config, arena));
+    }
     const berth_plugin *const plugins[] = {&test_ops_plugin, also};
     berth_registry *registry = NULL;
     CHECK_OK(berth_registry_create(&config, NULL, &registry));

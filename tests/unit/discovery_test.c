@@ -411,21 +411,6 @@ TEST(discovery_passes_over_a_plugin_whose_groups_are_not_served) {
     close_fixture(&in);
 }
 
-TEST(discovery_opens_only_the_best_variant_that_can_run) {
-    fixture in;
-    open_fixture(&in);
-    put(&in, "etc/berth/plugins", "acme-base", "variant_of: acme\n");
-    put(&in, "etc/berth/plugins", "acme-fast", "variant_of: acme\nscore: 20\n");
-    put(&in, "etc/berth/plugins", "acme-faster", "variant_of: acme\nscore: 30\ncpu: [never]\n");
-    put(&in, "etc/berth/plugins", "acme-twin", "variant_of: acme\nscore: 20\n");
-    put(&in, "etc/berth/plugins", "other", "variant_of: else\nscore: -1\n");
-    CHECK_OK(look(&in));
-    CHECK_STR(summary(&in), "acme-base ineligible, acme-fast found, acme-faster ineligible, "
-                            "acme-twin ineligible, other found");
-    CHECK_STR(in.found.items[0].reason, "variant of acme: 'acme-fast' with score 20 comes first");
-    close_fixture(&in);
-}
-
 // ---- the filter: every row of vLLM's table ------------------------------------------------------
 
 typedef struct filter_row {

@@ -22,30 +22,35 @@ static berth_value norm(berth_builder *b, const berth_decoder *decoder, const ch
     return results[0];
 }
 
-// A norm over every head: x and the result [T, heads * D].
-static berth_value head_norm(berth_builder *b, const berth_decoder *decoder, const char *name,
-                             berth_value x, int64_t heads) {
-    const int64_t size = decoder->head_size;
-    const berth_dim by_head[] = {BERTH_DIM_TOKENS, BERTH_DIM_CONST(heads), BERTH_DIM_CONST(size)};
-    const berth_dim flat[] = {BERTH_DIM_TOKENS, BERTH_DIM_CONST(heads * size)};
-    const berth_value weight = berth_build_vector(b, berth_build_name(b, "%s.weight", name), size);
-    const berth_value y =
-        BERTH_EMIT(b, "rms_norm", .prefix = name,
-                   BERTH_INPUTS(b->reshape(b, x, by_head, 3), BERTH_VALUE_NONE, weight),
-                   BERTH_ATTRIBUTES(BERTH_F64("eps", decoder->norm_eps)));
-    return b->reshape(b, y, flat, 2);
+// x [T, heads * D] as [T, heads, D].
+static berth_value split(berth_builder *b, const berth_decoder *decoder, berth_value x,
+                         int64_t heads) {
+    const berth_dim dims[] = {
+        BERTH_DIM_TOKENS,
+        BERTH_DIM_CONST(heads),
+        BERTH_DIM_CONST(decoder->head_size),
+    };
+    return b->reshape(b, x, dims, 3);
 }
 
-// query [T, H * D] and key [T, K * D], each pair of elements turned by the token's position.
+// A norm of every head for itself; x and the result [T, heads, D].
+static berth_value head_norm(berth_builder *b, const berth_decoder *decoder, const char *name,
+                             berth_value x) {
+    const berth_value weight =
+        berth_build_vector(b, berth_build_name(b, "%s.weight", name), decoder->head_size);
+    return BERTH_EMIT(b, "rms_norm", .prefix = name, BERTH_INPUTS(x, BERTH_VALUE_NONE, weight),
+                      BERTH_ATTRIBUTES(BERTH_F64("eps", decoder->norm_eps)));
+}
+
+// Turns query [T, H, D] and key [T, K, D] by their tokens' positions.
 static void rotate(berth_builder *b, const berth_decoder *decoder, const char *name,
                    berth_value query_key[2]) {
     const berth_value positions = b->input(b, "positions");
     BERTH_EMIT(b, "rotary_embedding", .prefix = name,
                BERTH_INPUTS(positions, query_key[0], query_key[1]),
-               BERTH_ATTRIBUTES(BERTH_I64("head_size", decoder->head_size),
-                                BERTH_I64("rotary_dim", decoder->rotary_dim),
+               BERTH_ATTRIBUTES(BERTH_I64("rotary_dim", decoder->rotary_dim),
                                 BERTH_I64("max_position", decoder->max_position),
-                                BERTH_F64("rope_theta", decoder->rope_theta)),
+                                BERTH_F64("base", decoder->rope_theta)),
                .outputs = query_key, .output_count = 2);
 }
 
@@ -61,11 +66,11 @@ static berth_value attention(berth_builder *b, const berth_decoder *decoder, con
                                  BERTH_I64("total_num_kv_heads", decoder->num_kv_heads),
                                  BERTH_BOOL("bias", decoder->has_attention_bias)),
                 BERTH_OUTPUTS(qkv));
+    qkv[0] = split(b, decoder, qkv[0], decoder->num_heads);
+    qkv[1] = split(b, decoder, qkv[1], decoder->num_kv_heads);
     if (decoder->has_qk_norm) {
-        qkv[0] = head_norm(b, decoder, berth_build_name(b, "%s.q_norm", name), qkv[0],
-                           decoder->num_heads);
-        qkv[1] = head_norm(b, decoder, berth_build_name(b, "%s.k_norm", name), qkv[1],
-                           decoder->num_kv_heads);
+        qkv[0] = head_norm(b, decoder, berth_build_name(b, "%s.q_norm", name), qkv[0]);
+        qkv[1] = head_norm(b, decoder, berth_build_name(b, "%s.k_norm", name), qkv[1]);
     }
     rotate(b, decoder, berth_build_name(b, "%s.rotary_emb", name), qkv);
     const berth_value y =

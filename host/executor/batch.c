@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Input: the batch of a step in host memory. Output: what calls see of it: the same arrays in
+// device memory, and the numbers that give every shape.
+#include "executor/stages.h"
+
+#include <string.h>
+
+static const char *const array_names[BERTH_BATCH_ARRAYS] = {
+    "token_ids", "positions", "query_start_loc", "seq_lens", "logits_rows",
+};
+
+// ---- at plan time -------------------------------------------------------------------------------
+
+static size_t group_count(const berth_plan *plan) {
+    size_t count = 0;
+    for (size_t i = 0; i < plan->request.kv_cache_count; ++i) {
+        const size_t group = plan->request.kv_caches[i].group;
+        count = group + 1 > count ? group + 1 : count;
+    }
+    return count;
+}
+
+// The smallest blocks of a group give its longest table.
+static uint64_t table_width(const berth_plan *plan, size_t group) {
+    uint64_t width = 1;
+    for (size_t i = 0; i < plan->request.kv_cache_count; ++i) {
+        const berth_kv_cache_spec *cache = &plan->request.kv_caches[i];
+        const int64_t blocks =
+            cache->block_size < 1
+                ? 1
+                : (plan->request.max_seq_len + cache->block_size - 1) / cache->block_size;
+        width = cache->group == group && (uint64_t)blocks > width ? (uint64_t)blocks : width;
+    }
+    return width;
+}
+
+static void size_arrays(berth_plan *plan) {
+    berth_device_batch *batch = &plan->device_batch;
+    const uint64_t tokens = (uint64_t)plan->request.max_tokens;
+    const uint64_t sequences = (uint64_t)plan->request.max_sequences;
+    uint64_t *capacities = batch->capacities;
+    capacities[0] = tokens * sizeof(int32_t);
+    capacities[1] = tokens * sizeof(int32_t);
+    capacities[2] = (sequences + 1) * sizeof(int32_t);
+    capacities[3] = sequences * sizeof(int32_t);
+    capacities[4] = sequences * sizeof(int32_t);
+    for (size_t i = 0; i < batch->group_count; ++i) {
+        capacities[BERTH_BATCH_ARRAYS + i] = sequences * table_width(plan, i) * sizeof(int32_t);
+        capacities[BERTH_BATCH_ARRAYS + batch->group_count + i] = tokens * sizeof(int64_t);
+    }
+}
+
+// One buffer for all arrays.
+static berth_status alloc_arrays(berth_plan *plan, size_t count) {
+    berth_device_batch *batch = &plan->device_batch;
+    const uint64_t alignment = berth_runtime_alignment(plan->runtime);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; ++i) {
+        batch->tensors[i] = (berth_tensor){
+            .size = sizeof(berth_tensor),
+            .device_type = berth_runtime_memory_type(plan->runtime),
+            .device_id = (int32_t)berth_runtime_device(plan->runtime)->index,
+            .byte_offset = bytes,
+        };
+        bytes += (batch->capacities[i] + alignment - 1) / alignment * alignment;
+    }
+    BERTH_TRY_NOTE(berth_runtime_alloc(plan->runtime, bytes, &batch->buffer), "the batch");
+    for (size_t i = 0; i < count; ++i) {
+        batch->tensors[i].data = batch->buffer.base;
+    }
+    return BERTH_OK;
+}
+
+static void point_view(berth_device_batch *batch) {
+    for (size_t i = 0; i < 2 * batch->group_count; ++i) {
+        batch->pointers[i] = &batch->tensors[BERTH_BATCH_ARRAYS + i];
+    }
+    batch->view = (berth_batch_view){
+        .size = sizeof(batch->view),
+        .token_ids = &batch->tensors[0],
+        .positions = &batch->tensors[1],
+        .query_start_loc = &batch->tensors[2],
+        .seq_lens = &batch->tensors[3],
+        .logits_rows = &batch->tensors[4],
+        .block_tables = batch->pointers,
+        .slot_mappings = batch->pointers + batch->group_count,
+    };
+}
+
+static berth_status find_inputs(berth_plan *plan) {
+    for (size_t i = 0; i < plan->operands.count; ++i) {
+        berth_operand *operand = plan->operands.data[i];
+        berth_storage *storage = &plan->storages.data[operand->storage];
+        size_t array = 0;
+        if (storage->kind != BERTH_STORAGE_INPUT) {
+            continue;
+        }
+        while (strcmp(array_names[array], plan->graph->values[storage->value].name) != 0) {
+            ++array;
+        }
+        if (storage->space == BERTH_SPACE_DEVICE && !plan->is_host) {
+            operand->tensor.data = plan->device_batch.buffer.base;
+            storage->offset = plan->device_batch.tensors[array].byte_offset;
+        } else {
+            BERTH_TRY(berth_array_push(&plan->inputs,
+                                       (berth_plan_input){.operand = operand, .array = array}));
+        }
+    }
+    return BERTH_OK;
+}
+
+berth_status berth_device_batch_create(berth_plan *plan) {
+    berth_device_batch *batch = &plan->device_batch;
+    batch->group_count = group_count(plan);
+    if (!plan->is_host) {
+        const size_t count = BERTH_BATCH_ARRAYS + 2 * batch->group_count;
+        batch->tensors = BERTH_ARENA_ARRAY(plan->arena, berth_tensor, count);
+        batch->capacities = BERTH_ARENA_ARRAY(plan->arena, uint64_t, count);
+        batch->pointers =
+            BERTH_ARENA_ARRAY(plan->arena, const berth_tensor *, 2 * batch->group_count);
+        if (batch->tensors == NULL || batch->capacities == NULL || batch->pointers == NULL) {
+            return berth_arena_exhausted(plan->arena, "the device's batch");
+        }
+        size_arrays(plan);
+        BERTH_TRY(alloc_arrays(plan, count));
+        point_view(batch);
+    }
+    return find_inputs(plan);
+}
+
+// ---- for a step ---------------------------------------------------------------------------------
+
+static berth_status check_batch(const berth_plan *plan, const berth_batch *batch) {
+    const berth_plan_request *request = &plan->request;
+    if (batch->token_count < 1 || batch->token_count > request->max_tokens) {
+        return BERTH_FAIL(INVALID_ARGUMENT, "a step of %lld tokens: the plan is for 1 to %lld",
+                          (long long)batch->token_count, (long long)request->max_tokens);
+    }
+    if (batch->sequence_count < 1 || batch->sequence_count > request->max_sequences ||
+        batch->logits_row_count < 0 || batch->logits_row_count > request->max_sequences) {
+        return BERTH_FAIL(INVALID_ARGUMENT,
+                          "a step of %lld sequences and %lld rows of logits: the plan is for at "
+                          "most %lld",
+                          (long long)batch->sequence_count, (long long)batch->logits_row_count,
+                          (long long)request->max_sequences);
+    }
+    if (batch->group_count < (int64_t)plan->device_batch.group_count) {
+        return BERTH_FAIL(INVALID_ARGUMENT, "a step of %lld cache groups: the model has %zu",
+                          (long long)batch->group_count, plan->device_batch.group_count);
+    }
+    return BERTH_OK;
+}
+
+static const berth_tensor *host_array(const berth_batch_view *view, size_t array) {
+    const berth_tensor *const arrays[BERTH_BATCH_ARRAYS] = {
+        view->token_ids, view->positions, view->query_start_loc, view->seq_lens, view->logits_rows,
+    };
+    return arrays[array];
+}
+
+// Bytes from the first to behind the last element.
+static uint64_t span(const berth_tensor *tensor) {
+    int64_t last = 0;
+    for (int32_t i = 0; i < tensor->ndim; ++i) {
+        if (tensor->shape[i] == 0) {
+            return 0;
+        }
+        last += (tensor->shape[i] - 1) * tensor->strides[i];
+    }
+    return berth_dtype_bytes(tensor->dtype, (uint64_t)last + 1);
+}
+
+// The device's array gets the shape and strides that the host's has in this step.
+static berth_status upload(berth_plan *plan, size_t index, const berth_tensor *from) {
+    berth_tensor *to = &plan->device_batch.tensors[index];
+    const uint64_t bytes = span(from);
+    if (bytes > plan->device_batch.capacities[index]) {
+        return BERTH_FAIL(
+            INVALID_ARGUMENT, "array %zu of the batch has %llu bytes, at most %llu fit", index,
+            (unsigned long long)bytes, (unsigned long long)plan->device_batch.capacities[index]);
+    }
+    to->ndim = from->ndim;
+    to->dtype = from->dtype;
+    to->shape = from->shape;
+    to->strides = from->strides;
+    return bytes == 0
+               ? BERTH_OK
+               : berth_runtime_upload(plan->runtime, plan->device_batch.buffer, to->byte_offset,
+                                      (const char *)from->data + from->byte_offset, bytes);
+}
+
+static berth_status upload_all(berth_plan *plan, const berth_batch_view *view) {
+    const size_t groups = plan->device_batch.group_count;
+    for (size_t i = 0; i < BERTH_BATCH_ARRAYS; ++i) {
+        BERTH_TRY(upload(plan, i, host_array(view, i)));
+    }
+    for (size_t i = 0; i < groups; ++i) {
+        BERTH_TRY(upload(plan, BERTH_BATCH_ARRAYS + i, view->block_tables[i]));
+        BERTH_TRY(upload(plan, BERTH_BATCH_ARRAYS + groups + i, view->slot_mappings[i]));
+    }
+    return BERTH_OK;
+}
+
+berth_status berth_batch_begin(berth_plan *plan, const berth_batch *batch) {
+    BERTH_TRY(check_batch(plan, batch));
+    plan->batch = *batch;
+    plan->batch.device = plan->is_host ? batch->host : &plan->device_batch.view;
+    if (plan->tokens != batch->token_count || plan->rows != batch->logits_row_count) {
+        berth_layout_update(plan, batch->token_count, batch->logits_row_count);
+        berth_plan_activate(plan);
+    }
+    for (size_t i = 0; i < plan->inputs.count; ++i) {
+        berth_operand *operand = plan->inputs.data[i].operand;
+        const berth_tensor *array = host_array(batch->host, plan->inputs.data[i].array);
+        operand->tensor.data = array->data;
+        operand->tensor.byte_offset = array->byte_offset;
+    }
+    return plan->is_host ? BERTH_OK : upload_all(plan, batch->host);
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+// Input: an op site. Output: who runs it, and the record of why. The order, decided once per site:
+//
+//   1. an override whose device types include the platform's
+//   2. custom_ops: a disabled op is native, whatever stands in 1 and 3; enforce_enable wins
+//   3. the platform's attention backend (paged_attention only), then its dispatch keys in order,
+//   per
+//      key the implementations by priority
+//   4. native
+//
+// Whoever in 1 or 3 does not support the site is passed over with its reason.
+#include "executor/stages.h"
+
+#include <string.h>
+
+#define ATTENTION_OP "paged_attention"
+
+// Somebody who could run the site, in the order of preference.
+typedef struct contender {
+    const berth_op_impl *impl; // NULL: native, or a backend not asked for yet
+    const berth_owner *owner;
+    const berth_attention_backend *backend;
+    const char *key;  // dispatch key that found it
+    const char *lost; // why it does not run the site, NULL while nothing speaks against it
+    bool is_override;
+    bool is_backend;
+} contender;
+
+typedef struct contest {
+    berth_plan *plan;
+    const berth_op_entry *op;
+    const berth_op_site *site;
+    contender *candidates;
+    size_t count;
+    const char *because; // the winner's reason
+} contest;
+
+static const char *device_type(const berth_plan *plan) {
+    return berth_runtime_device(plan->runtime)->device_type;
+}
+
+static berth_status check_text(const berth_plan *plan, const char *text) {
+    return text != NULL ? BERTH_OK : berth_arena_exhausted(plan->arena, "dispatch records");
+}
+
+// ---- the candidates -----------------------------------------------------------------------------
+
+static bool accepts_device(const berth_op_impl *impl, const char *type) {
+    for (uint64_t i = 0; i < impl->device_type_count; ++i) {
+        if (strcmp(impl->device_types[i], type) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_key(const char *const *keys, const char *key) {
+    for (size_t i = 0; keys[i] != NULL; ++i) {
+        if (strcmp(keys[i], key) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void add(contest *in, contender candidate) {
+    in->candidates[in->count++] = candidate;
+}
+
+static void add_overrides(contest *in, bool is_for_device) {
+    for (size_t i = 0; i < in->op->override_count; ++i) {
+        const berth_impl_entry *entry = in->op->overrides[i];
+        if (accepts_device(&entry->impl, device_type(in->plan)) == is_for_device) {
+            add(in, (contender){
+                        .impl = &entry->impl,
+                        .owner = entry->owner,
+                        .lost = is_for_device ? NULL : "not for this device type",
+                        .is_override = true,
+                    });
+        }
+    }
+}
+
+static void add_impls(contest *in, const char *key) {
+    for (size_t i = 0; i < in->op->impl_count; ++i) {
+        const berth_impl_entry *entry = in->op->impls[i];
+        if (strcmp(entry->impl.dispatch_key, key) == 0) {
+            add(in, (contender){.impl = &entry->impl, .owner = entry->owner, .key = key});
+        }
+    }
+}
+
+static void add_strangers(contest *in, const char *const *keys) {
+    for (size_t i = 0; i < in->op->impl_count; ++i) {
+        const berth_impl_entry *entry = in->op->impls[i];
+        if (!has_key(keys, entry->impl.dispatch_key)) {
+            add(in, (contender){
+                        .impl = &entry->impl,
+                        .owner = entry->owner,
+                        .lost = "its dispatch key is none of the platform's",
+                    });
+        }
+    }
+}
+
+// Native stands behind those who could run the site and before those who could not anyway.
+static berth_status collect(contest *in) {
+    const berth_platform_entry *platform = berth_runtime_platform(in->plan->runtime);
+    const char *const *keys = berth_platform_keys(platform);
+    in->candidates = BERTH_ARENA_ARRAY(in->plan->arena, contender,
+                                       in->op->override_count + in->op->impl_count + 2);
+    if (in->candidates == NULL) {
+        return berth_arena_exhausted(in->plan->arena, "dispatch records");
+    }
+    add_overrides(in, true);
+    if (platform != NULL && platform->platform.get_attn_backend != NULL &&
+        strcmp(in->op->op.name, ATTENTION_OP) == 0) {
+        add(in, (contender){.is_backend = true, .owner = platform->owner});
+    }
+    for (size_t i = 0; keys[i] != NULL; ++i) {
+        add_impls(in, keys[i]);
+    }
+    add(in, (contender){.owner = in->op->owner, .key = BERTH_DISPATCH_NATIVE});
+    add_overrides(in, false);
+    add_strangers(in, keys);
+    return BERTH_OK;
+}
+
+static bool is_native(const contender *candidate) {
+    return candidate->impl == NULL && !candidate->is_backend;
+}
+
+// ---- the decision -------------------------------------------------------------------------------
+
+// Asks the candidate; `lost` says why not.
+static berth_status ask(contest *in, contender *candidate) {
+    if (candidate->lost != NULL || is_native(candidate)) {
+        return BERTH_OK;
+    }
+    if (!candidate->is_backend) {
+        return berth_impl_supports(in->plan, candidate->impl, candidate->owner, in->site,
+                                   &candidate->lost);
+    }
+    BERTH_TRY(berth_backend_find(in->plan, in->site, &candidate->backend, &candidate->owner,
+                                 &candidate->lost));
+    candidate->impl = candidate->backend != NULL ? candidate->backend->impl : NULL;
+    return BERTH_OK;
+}
+
+static berth_status explain_winner(contest *in, size_t winner) {
+    const contender *chosen = &in->candidates[winner];
+    berth_arena *arena = in->plan->arena;
+    if (chosen->is_override) {
+        in->because =
+            berth_arena_printf(arena, "override for device type %s", device_type(in->plan));
+    } else if (chosen->is_backend) {
+        in->because = berth_arena_printf(arena, "attention backend that platform '%s' chose",
+                                         berth_runtime_device(in->plan->runtime)->platform);
+    } else if (chosen->impl != NULL) {
+        in->because = berth_arena_printf(arena, "key %s, priority %lld", chosen->key,
+                                         (long long)chosen->impl->priority);
+    } else {
+        in->because = winner == 0 ? "no implementation for this platform"
+                                  : "no implementation for this platform supports the site";
+    }
+    return check_text(in->plan, in->because);
+}
+
+static berth_status decide_enabled(contest *in, size_t *out_winner) {
+    size_t winner = 0;
+    BERTH_TRY(ask(in, &in->candidates[0]));
+    while (in->candidates[winner].lost != NULL) {
+        BERTH_TRY(ask(in, &in->candidates[++winner]));
+    }
+    *out_winner = winner;
+    return explain_winner(in, winner);
+}
+
+// What switched the op off: the reason of its native run, and why the others lost.
+static berth_status decide_disabled(contest *in, berth_op_wish wish, size_t *out_winner) {
+    in->because = wish == BERTH_OP_MINUS
+                      ? berth_arena_printf(in->plan->arena, "-%s", in->op->op.name)
+                  : in->plan->custom_ops.is_base_default ? "default base none"
+                                                         : "base none";
+    BERTH_TRY(check_text(in->plan, in->because));
+    size_t winner = 0;
+    while (!is_native(&in->candidates[winner])) {
+        in->candidates[winner++].lost = in->because;
+    }
+    *out_winner = winner;
+    return BERTH_OK;
+}
+
+// ---- the record ---------------------------------------------------------------------------------
+
+static const char *name_of(const contender *candidate) {
+    return is_native(candidate)         ? BERTH_DISPATCH_NATIVE
+           : candidate->backend != NULL ? candidate->backend->name
+           : candidate->impl != NULL    ? candidate->impl->name
+                                        : "attention backend";
+}
+
+// The first other candidate: one that was passed over, else the next that would have been asked.
+static const char *runner_up(const contest *in, size_t winner) {
+    if (in->count < 2) {
+        return "";
+    }
+    const contender *second = &in->candidates[winner == 0 ? 1 : 0];
+    const char *lost = second->lost;
+    if (lost == NULL) {
+        const contender *first = &in->candidates[winner];
+        const bool is_lower = second->impl != NULL && second->key != NULL && first->key != NULL &&
+                              strcmp(second->key, first->key) == 0;
+        lost = is_native(second) ? "native comes last"
+               : !is_lower       ? "asked later"
+               : second->impl->priority < first->impl->priority
+                   ? "its priority is lower"
+                   : "same priority, its plugin or name comes later";
+    }
+    return berth_arena_printf(in->plan->arena, "%s of %s: %s", name_of(second), second->owner->id,
+                              lost);
+}
+
+static berth_status write_record(const contest *in, size_t winner, bool is_enabled,
+                                 berth_binding *binding) {
+    const contender *chosen = &in->candidates[winner];
+    binding->record = (berth_site_record){
+        .op = in->op->op.name,
+        .layer = in->site->layer,
+        .implementation = name_of(chosen),
+        .plugin = chosen->owner->id,
+        .version = chosen->owner->version,
+        .reason = in->because,
+        .runner_up = runner_up(in, winner),
+        .is_override = chosen->is_override,
+        .is_enabled = is_enabled,
+        .is_native = is_native(chosen),
+        .is_bounced = is_native(chosen) && !in->plan->is_host && !binding->is_wished,
+    };
+    return check_text(in->plan, binding->record.runner_up);
+}
+
+// Whether the user wrote the base `none` himself: a platform's or the host's own base is no wish.
+static bool is_none_written(const berth_config *config) {
+    for (size_t i = 0; i < config->custom_ops.count; ++i) {
+        const berth_str item = berth_str_trim(berth_str_from(config->custom_ops.items[i]));
+        if (berth_str_equal_cstr(item, "none")) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static berth_status decide(contest *in, bool is_enforced, berth_binding *binding) {
+    const berth_op *op = &in->op->op;
+    const berth_custom_ops *custom_ops = &in->plan->custom_ops;
+    berth_op_wish wish = BERTH_OP_DEFAULT;
+    BERTH_TRY(berth_custom_ops_wants(custom_ops, op->name, op->class_name, &wish));
+    const bool is_enabled =
+        is_enforced || berth_custom_ops_is_enabled(custom_ops, wish, op->has_decomposition != 0);
+    binding->is_wished =
+        !is_enabled && (wish == BERTH_OP_MINUS || is_none_written(in->plan->request.config));
+    size_t winner = 0;
+    BERTH_TRY(collect(in));
+    BERTH_TRY(is_enabled ? decide_enabled(in, &winner) : decide_disabled(in, wish, &winner));
+    const contender *chosen = &in->candidates[winner];
+    binding->impl = chosen->impl;
+    binding->owner = chosen->owner;
+    binding->backend = chosen->backend;
+    binding->space =
+        is_native(chosen) && !in->plan->is_host ? BERTH_SPACE_HOST : BERTH_SPACE_DEVICE;
+    in->plan->counters.enabled += is_enabled;
+    in->plan->counters.disabled += !is_enabled;
+    return write_record(in, winner, is_enabled, binding);
+}
+
+berth_status berth_dispatch(berth_plan *plan, const berth_op_entry *op, const berth_op_site *site,
+                            bool is_enforced, berth_binding **out_binding) {
+    berth_binding *binding = BERTH_ARENA_NEW(plan->arena, berth_binding);
+    if (binding == NULL) {
+        return berth_arena_exhausted(plan->arena, "dispatch records");
+    }
+    const berth_kv_cache_spec *cache = berth_plan_cache(plan, site->layer);
+    const bool has_cache = cache != NULL && op->op.state_count > 0;
+    binding->site = *site;
+    binding->site.max_tokens = (uint64_t)plan->request.max_tokens;
+    binding->site.max_sequences = (uint64_t)plan->request.max_sequences;
+    binding->site.cache_group = has_cache ? cache->group : 0;
+    binding->site.block_size = has_cache ? (uint64_t)cache->block_size : 0;
+    binding->op = op;
+    contest in = {.plan = plan, .op = op, .site = &binding->site};
+    BERTH_TRY(decide(&in, is_enforced, binding));
+    *out_binding = binding;
+    return berth_array_push(&plan->bindings, binding);
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Input: a ready plan and a batch. Output: the steps have run, or the first failure with op, layer,
+// implementation and plugin. The loop below is all that stands between two forwards.
+#include "executor/stages.h"
+
+#include <string.h>
+
+#include "base/frame.h"
+
+// ---- what runs ----------------------------------------------------------------------------------
+
+// Whether the step writes something for the current numbers.
+static bool has_work(const berth_plan *plan, const berth_step_note *note) {
+    for (size_t i = 0; i < note->value_count; ++i) {
+        if (plan->extents[note->values[i]].elements > 0) {
+            return true;
+        }
+    }
+    return note->has_states || note->value_count == 0;
+}
+
+void berth_plan_activate(berth_plan *plan) {
+    plan->active_count = 0;
+    for (size_t i = 0; i < plan->steps.count; ++i) {
+        if (has_work(plan, &plan->step_notes.data[i])) {
+            plan->active[plan->active_count] = plan->steps.data[i];
+            plan->active_notes[plan->active_count++] = &plan->step_notes.data[i];
+        }
+    }
+}
+
+// ---- running ------------------------------------------------------------------------------------
+
+// Why only here: a frame per call would cost more than the call. One stands around the whole run,
+// and learns after a failure whose call it was.
+static berth_status explain(const berth_plan *plan, size_t index, berth_status status) {
+    const berth_binding *binding = plan->active_notes[index]->binding;
+    if (binding == NULL) {
+        berth_frame_pop();
+        berth_status_note(__FILE__, __LINE__, "copying an operand of graph '%s'",
+                          plan->graph->name);
+        return status;
+    }
+    berth_frame *frame = berth_frame_top();
+    frame->owner = binding->owner;
+    frame->slot = "forward";
+    const berth_status code = berth_plugin_leave(status);
+    berth_status_note(__FILE__, __LINE__, "running op '%s' of layer '%s' by '%s' of plugin %s %s",
+                      binding->record.op, binding->record.layer, binding->record.implementation,
+                      binding->record.plugin, binding->record.version);
+    return code;
+}
+
+static berth_status run_steps(const berth_plan *plan) {
+    const berth_step *end = plan->active + plan->active_count;
+    for (const berth_step *step = plan->active; step != end; ++step) {
+        const berth_status status = step->forward(step->self, step->args);
+        if (status != BERTH_OK) {
+            return explain(plan, (size_t)(step - plan->active), status);
+        }
+    }
+    return berth_plugin_leave(BERTH_OK);
+}
+
+berth_status berth_plan_run(berth_plan *plan, const berth_batch *batch) {
+    if (!plan->is_ready || plan->needs_cache) {
+        return BERTH_FAIL(WRONG_STATE, "a plan runs after berth_plan_%s",
+                          plan->is_ready ? "set_cache" : "ready");
+    }
+    BERTH_TRY(berth_batch_begin(plan, batch));
+    berth_plugin_enter(NULL, "forward");
+    return run_steps(plan);
+}
+
+// ---- results ------------------------------------------------------------------------------------
+
+static berth_status fetch(berth_plan *plan, berth_plan_result *result) {
+    const berth_operand *operand = result->operand;
+    result->tensor = operand->tensor;
+    if (result->memory == NULL) {
+        return plan->is_host ? berth_runtime_wait(plan->runtime) : BERTH_OK;
+    }
+    result->tensor.data = result->memory;
+    result->tensor.byte_offset = 0;
+    result->tensor.device_type = BERTH_MEMORY_HOST;
+    result->tensor.device_id = 0;
+    const int64_t elements = plan->extents[operand->value].elements;
+    return berth_runtime_download(plan->runtime, result->memory,
+                                  berth_operand_buffer(plan, operand), operand->tensor.byte_offset,
+                                  berth_dtype_bytes(operand->tensor.dtype, (uint64_t)elements));
+}
+
+berth_status berth_plan_output(berth_plan *plan, const char *name,
+                               const berth_tensor **out_tensor) {
+    if (plan->tokens == 0) {
+        return BERTH_FAIL(WRONG_STATE, "the plan has not run yet");
+    }
+    for (size_t i = 0; i < plan->graph->output_count; ++i) {
+        berth_plan_result *result = &plan->results[i];
+        if (strcmp(result->name, name) == 0) {
+            BERTH_TRY_NOTE(fetch(plan, result), "fetching the output '%s'", name);
+            *out_tensor = &result->tensor;
+            return BERTH_OK;
+        }
+    }
+    return BERTH_FAIL(NOT_FOUND, "the model has no output '%s'", name);
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the executor call of each other, private to it, in the order of the work.
+#ifndef BERTH_EXECUTOR_STAGES_H
+#define BERTH_EXECUTOR_STAGES_H
+
+#include "executor/plan.h"
+
+// dispatch.c: a new binding for the site with its decision and record. `site.layer` names the KV
+// cache; `is_enforced` is the node's.
+BERTH_MUST_CHECK berth_status berth_dispatch(berth_plan *plan, const berth_op_entry *op,
+                                             const berth_op_site *site, bool is_enforced,
+                                             berth_binding **out_binding);
+// notes.c: overrides that no site took, names of custom_ops and fallback_ops that matched nothing.
+BERTH_MUST_CHECK berth_status berth_plan_write_notes(berth_plan *plan);
+
+// bind.c: the only callers of an implementation's slots (but forward: run.c) and of an attention
+// backend's. `out_reason` is the text of a refusal, NULL when the site is supported.
+BERTH_MUST_CHECK berth_status berth_impl_supports(berth_plan *plan, const berth_op_impl *impl,
+                                                  const berth_owner *owner,
+                                                  const berth_op_site *site,
+                                                  const char **out_reason);
+BERTH_MUST_CHECK berth_status berth_impl_create(berth_plan *plan, berth_binding *binding);
+void berth_impl_destroy(berth_binding *binding);
+uint64_t berth_impl_workspace(const berth_plan *plan, const berth_binding *binding);
+uint64_t berth_impl_packed_bytes(const berth_binding *binding, uint64_t input);
+BERTH_MUST_CHECK berth_status berth_impl_pack(const berth_binding *binding, uint64_t input,
+                                              const berth_tensor *source,
+                                              const berth_tensor *destination);
+// The platform's backend for the site's layer, or the reason why there is none.
+BERTH_MUST_CHECK berth_status berth_backend_find(berth_plan *plan, const berth_op_site *site,
+                                                 const berth_attention_backend **out_backend,
+                                                 const berth_owner **out_owner,
+                                                 const char **out_reason);
+BERTH_MUST_CHECK berth_status berth_backend_shape(const berth_plan *plan,
+                                                  const berth_binding *binding, uint64_t state,
+                                                  int64_t num_blocks,
+                                                  int64_t out_shape[BERTH_MAX_DIMS],
+                                                  uint32_t *out_ndim);
+// The cache of a layer, NULL when it has none.
+const berth_kv_cache_spec *berth_plan_cache(const berth_plan *plan, const char *layer);
+
+// layout.c: layouts of all values; their numbers for a batch.
+BERTH_MUST_CHECK berth_status berth_layout_build(berth_plan *plan);
+bool berth_layout_meets(const berth_layout *layout, uint64_t need);
+void berth_layout_update(berth_plan *plan, int64_t tokens, int64_t rows);
+void berth_layout_dense(const int64_t *shape, uint32_t ndim, int64_t *out_strides);
+
+// place.c: steps, operands and storages for all bound nodes.
+BERTH_MUST_CHECK berth_status berth_place(berth_plan *plan);
+// storage.c: what place.c makes them with.
+BERTH_MUST_CHECK berth_status berth_storage_add(berth_plan *plan, berth_storage storage,
+                                                uint32_t *out_index);
+BERTH_MUST_CHECK berth_status berth_operand_add(berth_plan *plan, berth_value value,
+                                                uint32_t storage, berth_operand **out_operand);
+// The value in that space at this point of the plan, after the copies that this takes: as a view
+// with the strides of its layout, or without gaps. `layer` is for the record of a copy.
+BERTH_MUST_CHECK berth_status berth_operand_get_view(berth_plan *plan, berth_value value,
+                                                     berth_space space,
+                                                     berth_operand **out_operand);
+BERTH_MUST_CHECK berth_status berth_operand_get(berth_plan *plan, berth_value value,
+                                                const char *layer, berth_space space,
+                                                berth_operand **out_operand);
+BERTH_MUST_CHECK berth_status berth_step_add(berth_plan *plan, berth_step step,
+                                             berth_step_note note);
+// A wait, if this thread is next to read what a platform's streams may still be writing: before
+// `next`, or before the executor's own hands when it is NULL.
+BERTH_MUST_CHECK berth_status berth_step_settle(berth_plan *plan, const berth_binding *next);
+// A planned storage written by the next step, and its operand.
+BERTH_MUST_CHECK berth_status berth_planned_add(berth_plan *plan, berth_value value,
+                                                berth_space space, berth_operand **out_operand);
+// The next step reads or writes the operand.
+void berth_operand_touch(berth_plan *plan, const berth_operand *operand);
+uint64_t berth_value_bytes(const berth_plan *plan, berth_value value); // for the largest batch
+
+// copy.c: forwards of copy steps; `self` is a berth_copy_step.
+berth_status berth_copy_to_device(void *self, const berth_op_args *args);
+berth_status berth_copy_to_host(void *self, const berth_op_args *args);
+berth_status berth_copy_dense(void *self, const berth_op_args *args); // both in host memory
+berth_status berth_copy_wait(void *self, const berth_op_args *args);
+
+// memory.c: offsets of all planned storages of a space; the size of its block.
+BERTH_MUST_CHECK berth_status berth_memory_assign(berth_plan *plan, berth_space space);
+
+// parameters.c
+BERTH_MUST_CHECK berth_status berth_parameters_check(const berth_plan *plan);
+
+// state.c: a storage and an operand per state, in the space of those who use it; memory for those
+// that are no KV cache.
+BERTH_MUST_CHECK berth_status berth_states_place(berth_plan *plan);
+BERTH_MUST_CHECK berth_status berth_states_create(berth_plan *plan);
+
+// storage_memory.c: memory of storages that are not planned.
+BERTH_MUST_CHECK berth_status berth_storage_alloc(berth_plan *plan, uint32_t index);
+// Fills the storage from host memory.
+BERTH_MUST_CHECK berth_status berth_storage_write(berth_plan *plan, uint32_t index,
+                                                  const void *data, uint64_t bytes);
+void berth_storage_free(berth_plan *plan, uint32_t index);
+// The memory behind an operand in device memory.
+berth_buffer berth_operand_buffer(const berth_plan *plan, const berth_operand *operand);
+// Blocks for all planned storages, memory for results; then every operand finds its memory.
+BERTH_MUST_CHECK berth_status berth_blocks_create(berth_plan *plan);
+void berth_blocks_destroy(berth_plan *plan);
+
+// batch.c: room for the batch in device memory; takes a batch in: checks it, uploads it.
+BERTH_MUST_CHECK berth_status berth_device_batch_create(berth_plan *plan);
+BERTH_MUST_CHECK berth_status berth_batch_begin(berth_plan *plan, const berth_batch *batch);
+
+// run.c: keeps the steps that have something to do for the current numbers.
+void berth_plan_activate(berth_plan *plan);
+
+#endif

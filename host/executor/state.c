@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Input: the states of the graph and who uses them. Output: one storage per state, in host memory
+// as soon as one of its users runs there; an op that would need it in both spaces is refused, since
+// copying a cache forth and back every step is never what was meant.
+#include "executor/stages.h"
+
+#include <string.h>
+
+static berth_operand **home_of(const berth_plan *plan, berth_value root, berth_space space) {
+    return &plan->homes[(size_t)root * BERTH_SPACE_COUNT + space];
+}
+
+static berth_status refuse_mix(const berth_plan *plan, berth_value root, const berth_binding *one,
+                               const berth_binding *other) {
+    const berth_graph_value *state = &plan->graph->values[root];
+    const berth_binding *host = one->space == BERTH_SPACE_HOST ? one : other;
+    const berth_binding *device = one->space == BERTH_SPACE_HOST ? other : one;
+    return BERTH_FAIL(UNSUPPORTED,
+                      "state %llu of layer '%s' is used by op '%s' on the device and by op '%s' on "
+                      "the host (%s); both must run in one place, for instance with custom_ops -%s",
+                      (unsigned long long)state->state, state->name, device->op->op.name,
+                      host->op->op.name, host->record.reason, device->op->op.name);
+}
+
+static berth_status add_state(berth_plan *plan, berth_value root, uint64_t index,
+                              const berth_binding *binding) {
+    const char *layer = plan->graph->values[root].name;
+    const bool is_cache = berth_plan_cache(plan, layer) != NULL;
+    const berth_storage storage = {
+        .kind = is_cache ? BERTH_STORAGE_CACHE : BERTH_STORAGE_STATE,
+        .space = binding->space,
+        .value = root,
+        .bytes = berth_value_bytes(plan, root),
+        .binding = binding,
+        .input = index,
+    };
+    plan->needs_cache = plan->needs_cache || is_cache;
+    uint32_t added = 0;
+    BERTH_TRY(berth_storage_add(plan, storage, &added));
+    berth_operand **home = home_of(plan, root, binding->space);
+    BERTH_TRY(berth_operand_add(plan, root, added, home));
+    const berth_value_type *type = &plan->graph->values[root].type;
+    for (uint32_t i = 0; i < type->ndim; ++i) {
+        (*home)->shape[i] = type->dims[i].b;
+    }
+    berth_layout_dense((*home)->shape, type->ndim, (*home)->strides);
+    (*home)->tensor.shape = (*home)->shape;
+    (*home)->tensor.strides = (*home)->strides;
+    return BERTH_OK;
+}
+
+static berth_status place_state(berth_plan *plan, berth_value state, uint64_t index,
+                                const berth_binding *binding) {
+    const berth_value root = plan->layouts[state].root;
+    const berth_space other =
+        binding->space == BERTH_SPACE_HOST ? BERTH_SPACE_DEVICE : BERTH_SPACE_HOST;
+    const berth_operand *elsewhere = *home_of(plan, root, other);
+    if (elsewhere != NULL) {
+        return refuse_mix(plan, root, plan->storages.data[elsewhere->storage].binding, binding);
+    }
+    return *home_of(plan, root, binding->space) != NULL ? BERTH_OK
+                                                        : add_state(plan, root, index, binding);
+}
+
+berth_status berth_states_place(berth_plan *plan) {
+    size_t bound = 0;
+    for (size_t i = 0; i < plan->graph->node_count; ++i) {
+        const berth_graph_node *node = &plan->graph->nodes[i];
+        if (node->kind != BERTH_NODE_OP) {
+            continue;
+        }
+        const berth_binding *binding = plan->bindings.data[bound++];
+        for (size_t j = 0; j < node->state_count; ++j) {
+            if (node->states[j] != BERTH_VALUE_NONE) {
+                BERTH_TRY(place_state(plan, node->states[j], j, binding));
+            }
+        }
+    }
+    return BERTH_OK;
+}
+
+// Zero, in pieces, so that no host copy as large as the state is needed.
+static berth_status clear_state(berth_plan *plan, uint32_t index) {
+    static const unsigned char zeros[4096];
+    const berth_storage *storage = &plan->storages.data[index];
+    for (uint64_t at = 0; at < storage->bytes; at += sizeof(zeros)) {
+        const uint64_t left = storage->bytes - at;
+        const uint64_t piece = left < sizeof(zeros) ? left : sizeof(zeros);
+        if (storage->space == BERTH_SPACE_DEVICE) {
+            BERTH_TRY(berth_runtime_upload(plan->runtime, storage->buffer, at, zeros, piece));
+        } else {
+            memcpy((char *)storage->memory + at, zeros, piece);
+        }
+    }
+    return BERTH_OK;
+}
+
+berth_status berth_states_create(berth_plan *plan) {
+    for (uint32_t i = 0; i < plan->storages.count; ++i) {
+        if (plan->storages.data[i].kind == BERTH_STORAGE_STATE) {
+            BERTH_TRY(berth_storage_alloc(plan, i));
+            BERTH_TRY(clear_state(plan, i));
+        }
+    }
+    return BERTH_OK;
+}
+
+// ---- KV caches ----------------------------------------------------------------------------------
+
+static berth_status shape_cache(berth_plan *plan, uint32_t index, int64_t num_blocks) {
+    berth_storage *storage = &plan->storages.data[index];
+    berth_operand *operand = *home_of(plan, storage->value, storage->space);
+    uint32_t ndim = 0;
+    BERTH_TRY(berth_backend_shape(plan, storage->binding, storage->input, num_blocks,
+                                  operand->shape, &ndim));
+    int64_t elements = 1;
+    for (uint32_t i = 0; i < ndim; ++i) {
+        if (__builtin_mul_overflow(elements, operand->shape[i], &elements) ||
+            elements > INT64_MAX / 64) {
+            return BERTH_FAIL(OUT_OF_MEMORY, "a cache of %lld blocks is too large",
+                              (long long)num_blocks);
+        }
+    }
+    berth_layout_dense(operand->shape, ndim, operand->strides);
+    operand->tensor.ndim = (int32_t)ndim;
+    storage->bytes = berth_dtype_bytes(operand->tensor.dtype, (uint64_t)elements);
+    return BERTH_OK;
+}
+
+static berth_status create_caches(berth_plan *plan, int64_t num_blocks) {
+    for (uint32_t i = 0; i < plan->storages.count; ++i) {
+        if (plan->storages.data[i].kind == BERTH_STORAGE_CACHE) {
+            BERTH_TRY_NOTE(shape_cache(plan, i, num_blocks), "cache of layer '%s'",
+                           plan->graph->values[plan->storages.data[i].value].name);
+            BERTH_TRY_NOTE(berth_storage_alloc(plan, i), "cache of layer '%s', %lld blocks",
+                           plan->graph->values[plan->storages.data[i].value].name,
+                           (long long)num_blocks);
+        }
+    }
+    return BERTH_OK;
+}
+
+static void free_caches(berth_plan *plan) {
+    for (uint32_t i = 0; i < plan->storages.count; ++i) {
+        if (plan->storages.data[i].kind == BERTH_STORAGE_CACHE) {
+            berth_storage_free(plan, i);
+            plan->needs_cache = true;
+        }
+    }
+}
+
+berth_status berth_plan_set_cache(berth_plan *plan, const berth_kv_cache_config *config) {
+    if (!plan->is_ready) {
+        return BERTH_FAIL(WRONG_STATE, "the cache comes after berth_plan_ready");
+    }
+    if (config->num_blocks < 1) {
+        return BERTH_FAIL(INVALID_ARGUMENT, "a cache of %lld blocks: at least 1 is needed",
+                          (long long)config->num_blocks);
+    }
+    free_caches(plan);
+    const berth_status status = create_caches(plan, config->num_blocks);
+    if (status != BERTH_OK) {
+        free_caches(plan);
+        return status;
+    }
+    plan->needs_cache = false;
+    return BERTH_OK;
+}

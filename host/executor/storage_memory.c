@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Input: storages with sizes and, where planned, offsets. Output: their memory, and operands that
+// point into it. All of it is allocated before the first step and freed with the plan.
+#include "executor/stages.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+#define HOST_ALIGNMENT 64
+
+// ---- one storage --------------------------------------------------------------------------------
+
+static void bind_operands(berth_plan *plan, uint32_t index, void *data) {
+    for (size_t i = 0; i < plan->operands.count; ++i) {
+        berth_operand *operand = plan->operands.data[i];
+        if (operand->storage == index) {
+            operand->tensor.data = data;
+        }
+    }
+}
+
+static berth_status alloc_host(uint64_t bytes, void **out_memory) {
+    *out_memory = bytes < SIZE_MAX / 2 ? berth_alloc_aligned(HOST_ALIGNMENT, bytes) : NULL;
+    return *out_memory != NULL ? BERTH_OK
+                               : BERTH_FAIL(OUT_OF_MEMORY, "no host memory for %llu bytes",
+                                            (unsigned long long)bytes);
+}
+
+berth_status berth_storage_alloc(berth_plan *plan, uint32_t index) {
+    berth_storage *storage = &plan->storages.data[index];
+    if (storage->space == BERTH_SPACE_DEVICE) {
+        BERTH_TRY(berth_runtime_alloc(plan->runtime, storage->bytes, &storage->buffer));
+        bind_operands(plan, index, storage->buffer.base);
+    } else {
+        BERTH_TRY(alloc_host(storage->bytes, &storage->memory));
+        bind_operands(plan, index, storage->memory);
+    }
+    return BERTH_OK;
+}
+
+berth_status berth_storage_write(berth_plan *plan, uint32_t index, const void *data,
+                                 uint64_t bytes) {
+    const berth_storage *storage = &plan->storages.data[index];
+    if (storage->space == BERTH_SPACE_DEVICE) {
+        return berth_runtime_upload(plan->runtime, storage->buffer, 0, data, bytes);
+    }
+    memcpy(storage->memory, data, bytes);
+    return BERTH_OK;
+}
+
+void berth_storage_free(berth_plan *plan, uint32_t index) {
+    berth_storage *storage = &plan->storages.data[index];
+    berth_runtime_free(plan->runtime, &storage->buffer);
+    berth_free(storage->memory);
+    storage->memory = NULL;
+    bind_operands(plan, index, NULL);
+}
+
+berth_buffer berth_operand_buffer(const berth_plan *plan, const berth_operand *operand) {
+    const berth_storage *storage = &plan->storages.data[operand->storage];
+    return storage->kind == BERTH_STORAGE_PLANNED ? plan->device_block
+           : storage->kind == BERTH_STORAGE_INPUT ? plan->device_batch.buffer
+                                                  : storage->buffer;
+}
+
+// ---- blocks -------------------------------------------------------------------------------------
+
+static berth_status create_results(berth_plan *plan) {
+    for (size_t i = 0; i < plan->graph->output_count; ++i) {
+        berth_plan_result *result = &plan->results[i];
+        const bool is_on_device =
+            plan->storages.data[result->operand->storage].space == BERTH_SPACE_DEVICE;
+        result->tensor = result->operand->tensor;
+        if (is_on_device && !plan->is_host) {
+            BERTH_TRY(alloc_host(berth_value_bytes(plan, result->operand->value), &result->memory));
+        }
+    }
+    return BERTH_OK;
+}
+
+berth_status berth_blocks_create(berth_plan *plan) {
+    for (int space = 0; space < BERTH_SPACE_COUNT; ++space) {
+        BERTH_TRY(berth_memory_assign(plan, (berth_space)space));
+    }
+    BERTH_TRY_NOTE(berth_runtime_alloc(plan->runtime, plan->block_bytes[BERTH_SPACE_DEVICE],
+                                       &plan->device_block),
+                   "activations of a step of %lld tokens", (long long)plan->request.max_tokens);
+    BERTH_TRY(alloc_host(plan->block_bytes[BERTH_SPACE_HOST], &plan->host_block));
+    for (size_t i = 0; i < plan->operands.count; ++i) {
+        berth_operand *operand = plan->operands.data[i];
+        const berth_storage *storage = &plan->storages.data[operand->storage];
+        if (storage->kind == BERTH_STORAGE_PLANNED) {
+            operand->tensor.data =
+                storage->space == BERTH_SPACE_DEVICE ? plan->device_block.base : plan->host_block;
+            operand->tensor.byte_offset = storage->offset;
+        }
+    }
+    return create_results(plan);
+}
+
+void berth_blocks_destroy(berth_plan *plan) {
+    for (uint32_t i = 0; i < plan->storages.count; ++i) {
+        berth_runtime_free(plan->runtime, &plan->storages.data[i].buffer);
+        berth_free(plan->storages.data[i].memory);
+    }
+    for (size_t i = 0; plan->results != NULL && i < plan->graph->output_count; ++i) {
+        berth_free(plan->results[i].memory);
+    }
+    berth_runtime_free(plan->runtime, &plan->device_batch.buffer);
+    berth_runtime_free(plan->runtime, &plan->device_block);
+    berth_free(plan->host_block);
+}
