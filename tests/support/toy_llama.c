@@ -54,21 +54,24 @@ static const toy_tensor tensors[] = {
     TENSOR("model.surplus", "[2]", 4, TOY_EXTRA, 0),
 };
 
+#define KEY(name, text)                                                                            \
+    { .key = (name), .value = (text) }
+
 static const toy_key defaults[] = {
-    {.key = "architectures",           .value = "[\"LlamaForCausalLM\"]"                               },
-    {.key = "dtype",                   .value = "\"bfloat16\""                                         },
-    {.key = "head_dim",                .value = "4"                                                    },
-    {.key = "hidden_act",              .value = "\"silu\""                                             },
-    {.key = "hidden_size",             .value = "8"                                                    },
-    {.key = "intermediate_size",       .value = "6"                                                    },
-    {.key = "max_position_embeddings", .value = "64"                                                   },
-    {.key = "num_attention_heads",     .value = "2"                                                    },
-    {.key = "num_hidden_layers",       .value = "1"                                                    },
-    {.key = "num_key_value_heads",     .value = "1"                                                    },
-    {.key = "rms_norm_eps",            .value = "1e-5"                                                 },
-    {.key = "rope_parameters",         .value = "{\"rope_type\": \"default\", \"rope_theta\": 10000.0}"},
-    {.key = "tie_word_embeddings",     .value = "true"                                                 },
-    {.key = "vocab_size",              .value = "10"                                                   },
+    KEY("architectures", "[\"LlamaForCausalLM\"]"),
+    KEY("dtype", "\"bfloat16\""),
+    KEY("head_dim", "4"),
+    KEY("hidden_act", "\"silu\""),
+    KEY("hidden_size", "8"),
+    KEY("intermediate_size", "6"),
+    KEY("max_position_embeddings", "64"),
+    KEY("num_attention_heads", "2"),
+    KEY("num_hidden_layers", "1"),
+    KEY("num_key_value_heads", "1"),
+    KEY("rms_norm_eps", "1e-5"),
+    KEY("rope_parameters", "{\"rope_type\": \"default\", \"rope_theta\": 10000.0}"),
+    KEY("tie_word_embeddings", "true"),
+    KEY("vocab_size", "10"),
 };
 
 void toy_llama_weights(const sandbox *box, unsigned flags) {
