@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/file.h"
 #include "support/test.h"
 
 static berth_json *parse(const char *text) {
@@ -181,4 +182,22 @@ TEST(config_files_of_the_test_checkpoints_are_in_normal_form) {
         berth_json_destroy(config);
         berth_json_destroy(plain);
     }
+}
+
+// What the fuzzer starts from: there is an answer, and a text when it is no.
+TEST(config_files_of_the_fuzzer_are_read_or_refused) {
+    berth_arena *arena = NULL;
+    berth_dir_listing files = {0};
+    CHECK_OK(berth_arena_create(4096, (size_t)1 << 20, &arena));
+    CHECK_OK(berth_dir_list("tests/fuzz/config_json", arena, &files));
+    CHECK(files.count > 0);
+    for (size_t i = 0; i < files.count; ++i) {
+        berth_json *config = NULL;
+        const char *path = berth_path_join(arena, "tests/fuzz/config_json", files.names[i]);
+        if (berth_config_json_load(path, &config) != BERTH_OK) {
+            CHECK_CONTAINS(berth_status_message(), path);
+        }
+        berth_json_destroy(config);
+    }
+    berth_arena_destroy(arena);
 }

@@ -277,3 +277,21 @@ TEST(safetensors_reads_the_checkpoints_of_the_tests) {
     CHECK_OK(berth_safetensors_open("tests/data/models/shakespeare/golden.safetensors", &file));
     berth_safetensors_close(file);
 }
+
+// What the fuzzer starts from: there is an answer, and a text when it is no.
+TEST(safetensors_of_the_fuzzer_are_read_or_refused) {
+    berth_arena *arena = NULL;
+    berth_dir_listing files = {0};
+    CHECK_OK(berth_arena_create(4096, (size_t)1 << 20, &arena));
+    CHECK_OK(berth_dir_list("tests/fuzz/safetensors", arena, &files));
+    CHECK(files.count > 0);
+    for (size_t i = 0; i < files.count; ++i) {
+        berth_safetensors *file = NULL;
+        const char *path = berth_path_join(arena, "tests/fuzz/safetensors", files.names[i]);
+        if (berth_safetensors_open(path, &file) != BERTH_OK) {
+            CHECK_CONTAINS(berth_status_message(), path);
+        }
+        berth_safetensors_close(file);
+    }
+    berth_arena_destroy(arena);
+}
