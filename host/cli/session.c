@@ -13,6 +13,9 @@
 berth_status berth_command_check(berth_session *session) {
     const berth_command *command = session->command;
     berth_config scratch;
+    if (!command->bit) {
+        return BERTH_OK; // it looks at its arguments itself
+    }
     BERTH_TRY(berth_config_init(&scratch, session->arena));
     BERTH_TRY(
         berth_options_apply_argv(&scratch.options, command->bit, session->argc, session->argv));
