@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which command argv asks for, and the help about all of them.
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/cli_private.h"
@@ -36,6 +37,7 @@ static void choose(berth_session *session, const berth_command *command, int arg
 // "plugins" alone, or a word that is no command.
 static berth_status unknown(const char *word) {
     const char *names[32];
+    char firsts[32][16];
     size_t count = 0;
     for (size_t i = 0; i < berth_command_count; ++i) {
         const char *name = berth_commands[i]->name;
@@ -44,7 +46,8 @@ static berth_status unknown(const char *word) {
             return BERTH_FAIL(INVALID_ARGUMENT, "%s: what about it? `berth help %s` tells", word,
                               word);
         }
-        names[count++] = name;
+        snprintf(firsts[i], sizeof firsts[i], "%.*s", (int)strcspn(name, " "), name);
+        names[count++] = firsts[i];
     }
     const char *nearest = berth_str_nearest(berth_str_from(word), names, count);
     return BERTH_FAIL(INVALID_ARGUMENT, "there is no command '%s'%s%s%s, `berth help` lists them",

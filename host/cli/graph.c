@@ -42,8 +42,6 @@ static berth_status run(berth_session *session) {
                                              BERTH_DTYPE_F32, &build);
     if (status == BERTH_OK) {
         print(session, build);
-    } else {
-        berth_status_note(__FILE__, __LINE__, "building %s", session->config.model);
     }
     berth_model_destroy(build);
     berth_checkpoint_close(checkpoint);

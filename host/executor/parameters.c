@@ -109,7 +109,7 @@ berth_status berth_plan_set_parameter(berth_plan *plan, berth_value parameter, c
     return BERTH_OK;
 }
 
-berth_status berth_parameters_check(const berth_plan *plan) {
+berth_status berth_plan_check_parameters(const berth_plan *plan) {
     for (size_t i = 0; i < plan->storages.count; ++i) {
         const berth_storage *storage = &plan->storages.data[i];
         if (is_copy_of(storage, storage->value) && !storage->is_set) {

@@ -220,7 +220,7 @@ berth_status berth_plan_ready(berth_plan *plan) {
     if (plan->is_ready) {
         return BERTH_FAIL(WRONG_STATE, "the plan is ready already");
     }
-    BERTH_TRY(berth_parameters_check(plan));
+    BERTH_TRY(berth_plan_check_parameters(plan));
     BERTH_TRY(create_steps(plan));
     BERTH_TRY(berth_blocks_create(plan));
     BERTH_TRY(berth_device_batch_create(plan));

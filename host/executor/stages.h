@@ -82,7 +82,7 @@ berth_status berth_copy_wait(void *self, const berth_op_args *args);
 BERTH_MUST_CHECK berth_status berth_memory_assign(berth_plan *plan, berth_space space);
 
 // parameters.c
-BERTH_MUST_CHECK berth_status berth_parameters_check(const berth_plan *plan);
+BERTH_MUST_CHECK berth_status berth_plan_check_parameters(const berth_plan *plan);
 
 // state.c: a storage and an operand per state, in the space of those who use it; memory for those
 // that are no KV cache.

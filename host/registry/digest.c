@@ -30,9 +30,9 @@ static uint64_t hash_op(uint64_t hash, const berth_op *op) {
     return mix(mix(with_class, counts), op->has_decomposition);
 }
 
-static uint64_t hash_impl(uint64_t hash, const berth_impl_entry *entry) {
+static uint64_t hash_impl(uint64_t hash, const berth_impl_entry *entry, uint64_t op_hash) {
     const berth_op_impl *impl = &entry->impl;
-    uint64_t result = mix(mix(hash, hash_name(entry->op->op.name)), (uint64_t)impl->priority);
+    uint64_t result = mix(mix(hash, op_hash), (uint64_t)impl->priority);
     result = mix(mix(result, impl->revision), impl->flags);
     if (!entry->is_override) {
         return mix(result, hash_name(impl->dispatch_key));
@@ -43,14 +43,14 @@ static uint64_t hash_impl(uint64_t hash, const berth_impl_entry *entry) {
     return result;
 }
 
-static uint64_t hash_addition(const berth_addition *added) {
+static uint64_t hash_addition(const berth_registry *registry, const berth_addition *added) {
     uint64_t hash = mix(added->transaction->owner_hash, added->kind);
     hash = mix(hash, added->name_hash);
     if (added->kind == BERTH_KIND_OP) {
         return hash_op(hash, &((const berth_op_entry *)added->entry)->op);
     }
     if (added->kind == BERTH_KIND_IMPL || added->kind == BERTH_KIND_OVERRIDE) {
-        return hash_impl(hash, added->entry);
+        return hash_impl(hash, added->entry, registry->additions.data[added->op].name_hash);
     }
     return hash;
 }
@@ -61,7 +61,7 @@ uint64_t berth_digest_additions(const berth_registry *registry) {
     for (size_t i = 0; i < registry->additions.count; ++i) {
         const berth_addition *added = &registry->additions.data[i];
         if (added->is_live) {
-            sum += mix(hash_addition(added), 1);
+            sum += mix(hash_addition(registry, added), 1);
             ++count;
         }
     }

@@ -277,11 +277,12 @@ static berth_status judge_claim(judge *self, uint32_t index, berth_addition *op,
 }
 
 static berth_status judge_use(judge *self, uint32_t index) {
-    const berth_addition *added = &self->registry->additions.data[index];
+    berth_addition *added = &self->registry->additions.data[index];
     berth_addition *op = resolve_op(self, added);
     if (op == NULL || added->kind == BERTH_KIND_ATTENTION) {
         return BERTH_OK;
     }
+    added->op = (uint32_t)(op - self->registry->additions.data);
     ((berth_impl_entry *)added->entry)->op = op->entry;
     if (added->kind == BERTH_KIND_IMPL) {
         judge_impl(self, index, op);

@@ -17,7 +17,8 @@ static int compare_impls(const void *a, const void *b) {
     if (left->impl.priority != right->impl.priority) {
         return left->impl.priority > right->impl.priority ? -1 : 1;
     }
-    const int by_plugin = strcmp(left->owner->id, right->owner->id);
+    const int by_plugin =
+        left->owner == right->owner ? 0 : strcmp(left->owner->id, right->owner->id);
     if (by_plugin != 0) {
         return by_plugin;
     }

@@ -156,7 +156,7 @@ typedef struct berth_op_impl {
     berth_status (*create)(const berth_op_site *site, const berth_device *device, void **out_self);
     // [inherit][any] Scratch bytes for a batch of that many tokens; monotone. NULL: none.
     uint64_t (*workspace)(void *self, uint64_t tokens);
-    berth_op_forward_fn forward; // [required]
+    berth_op_forward_fn forward; // [required][engine]
     void (*destroy)(void *self); // [inherit][startup] NULL: nothing to free
     // [inherit][startup] The resident layout of a parameter (bit in site->parameter_mask): bytes it
     // needs, 0 = keep it as stored. Both or neither. `pack` runs once, after loading, before
@@ -165,7 +165,7 @@ typedef struct berth_op_impl {
     // data packed.
     uint64_t (*packed_bytes)(const berth_op_site *site, uint64_t input);
     berth_status (*pack)(const berth_op_site *site, uint64_t input, const berth_tensor *source,
-                         const berth_tensor *destination);
+                         const berth_tensor *destination); // [inherit][startup]
 } berth_op_impl;
 
 // The attribute of that name; NULL when the op's schema has none. Present, but absent at this site,

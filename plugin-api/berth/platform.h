@@ -63,10 +63,12 @@ typedef struct berth_platform {
     // [inherit][startup] Config hooks, each called exactly once, in this order: defaults before
     // anything is derived from the configuration, the second after everything was.
     berth_status (*apply_config_defaults)(void *self, berth_config *config);
-    berth_status (*check_and_update_config)(void *self, berth_config *config);
+    berth_status (*check_and_update_config)(void *self,
+                                            berth_config *config); // [inherit][startup]
     // [inherit][startup] Refuse with BERTH_UNSUPPORTED and a text. NULL: everything is accepted.
     berth_status (*verify_model_arch)(void *self, const char *architecture);
-    berth_status (*verify_quantization)(void *self, const char *quantization);
+    berth_status (*verify_quantization)(void *self,
+                                        const char *quantization); // [inherit][startup]
     // [inherit][engine] Per request: prompt length and wanted output, in tokens.
     berth_status (*validate_request)(void *self, int64_t prompt_tokens, int64_t max_tokens);
     // [inherit][startup] The attention backend for a layer. BERTH_UNSUPPORTED with a text lists why

@@ -48,8 +48,8 @@ struct berth_registrar {
 
 typedef struct berth_entry_point {
     uint64_t size;
-    const char *group; // BERTH_GROUP_*
-    const char *name;
+    const char *group; // [required] BERTH_GROUP_*
+    const char *name;  // [required]
     // [required][startup] A platform whose hardware is absent returns BERTH_DECLINED with a text.
     // It must be cheap and must not initialise a device.
     berth_status (*register_plugin)(const berth_host *host, berth_registrar *registrar);

@@ -88,6 +88,25 @@ typedef struct berth_tensor {
     uint64_t byte_offset;
 } berth_tensor;
 
+// A tensor as rows along its last dimension, counted in row-major order over all others: how many
+// there are, and where one begins, in elements from the tensor's first. A rank of 0 or 1 is one
+// row.
+static inline int64_t berth_tensor_row_count(const berth_tensor *tensor) {
+    int64_t count = 1;
+    for (int32_t dim = 0; dim < tensor->ndim - 1; ++dim) {
+        count *= tensor->shape[dim];
+    }
+    return count;
+}
+static inline int64_t berth_tensor_row_offset(const berth_tensor *tensor, int64_t row) {
+    int64_t offset = 0;
+    for (int32_t dim = tensor->ndim - 2; dim >= 0; --dim) {
+        offset += row % tensor->shape[dim] * tensor->strides[dim];
+        row /= tensor->shape[dim];
+    }
+    return offset;
+}
+
 // ---- symbolic shapes ----------------------------------------------------------------------------
 
 #define BERTH_SYMBOL_NONE      0u // the dimension is the constant b
