@@ -254,6 +254,60 @@ TEST(executor_names_op_layer_and_plugin_of_a_failure) {
     }
 }
 
+// ---- in place -----------------------------------------------------------------------------------
+
+static char aliases[64]; // per call: which input shares the memory of output 0
+
+static berth_status record_aliases(void *self, const berth_op_args *args) {
+    const berth_op_site *site = self;
+    char shared = '-';
+    for (uint64_t i = 0; i < site->input_count; ++i) {
+        if (args->inputs[i] != NULL &&
+            args->inputs[i]->byte_offset == args->outputs[0]->byte_offset &&
+            args->inputs[i]->data == args->outputs[0]->data) {
+            shared = (char)('0' + i);
+        }
+    }
+    aliases[strlen(aliases)] = shared;
+    return test_host_forward(self, args);
+}
+
+TEST(executor_works_in_place_only_where_the_input_dies) {
+    const berth_op_impl impls[] = {
+        IMPL("add", "cpu", record_aliases, BERTH_IMPL_IN_PLACE),
+        IMPL("scale", "cpu", record_aliases, BERTH_IMPL_IN_PLACE),
+        IMPL("norm", "cpu", record_aliases, 0),
+    };
+    test_plan it;
+    const test_content content = {.impls = impls, .impl_count = 3};
+    test_plan_open(&it, &content, "fake-host");
+    test_plan_parse(&it, "graph \"g\" {\n"
+                         "%1 = input token_ids : i32[s0]\n"
+                         "%2 = parameter \"w\" : f32[16, 8]\n"
+                         "%3 = scale(%2) {factor = 2.0} : f32[16, 8]\n" // a weight is no scratch
+                         "%4 = embedding(%1, %3) : f32[s0, 8]\n"
+                         "%5 = scale(%4) {factor = 2.0} : f32[s0, 8]\n" // %4 dies
+                         "%6 = scale(%5) {factor = 2.0} : f32[s0, 8]\n" // %5 is used again
+                         "%7 = add(%6, %6) : f32[s0, 8]\n"              // it is the other input too
+                         "%8 = add(%7, %5) : f32[s0, 8]\n"              // %7 dies
+                         "%9 = norm(%8) {eps = 1.0} : f32[s0, 8]\n"     // not allowed to
+                         "%10 = reshape %9 : f32[8*s0]\n"
+                         "%11 = scale(%10) {factor = 2.0} : f32[8*s0]\n" // all of %9 dies
+                         "%12 = reshape %11 : f32[s0, 8]\n"
+                         "%13 = slice %12 dim 1 from 0 length 4 : f32[s0, 4]\n"
+                         "%14 = scale(%13) {factor = 2.0} : f32[s0, 4]\n" // a part only
+                         "%15 = scale(%14) {factor = 2.0} : f32[s0, 4]\n" // %14 is a result
+                         "output a = %14 output b = %15 }");
+    CHECK_OK(test_plan_create(&it));
+    test_plan_load(&it);
+    test_batch batch;
+    test_batch_fill(&batch, (const int[]){3}, (const int[]){3}, 1, 0);
+    memset(aliases, 0, sizeof(aliases));
+    test_plan_check(&it, &batch);
+    CHECK_STR(aliases, "-0--0-0--");
+    test_plan_close(&it);
+}
+
 // ---- packing, workspaces, instances -------------------------------------------------------------
 
 typedef struct reversed {
@@ -502,7 +556,7 @@ static berth_value add_views(berth_graph_builder *b, uint64_t *random, berth_val
     const berth_dim square[] = {BERTH_DIM_TOKENS, BERTH_DIM_CONST(2), BERTH_DIM_CONST(2)};
     const berth_dim back[] = {BERTH_DIM_TOKENS, BERTH_DIM_CONST(4)};
     berth_value view = half;
-    switch (next_random(random) % 5) {
+    switch (next_random(random) % 6) {
     case 0: // a reshape that no strides can express
         view = berth_graph_reshape(b, berth_graph_reshape(b, half, flat, 1), back, 2);
         break;
@@ -518,6 +572,9 @@ static berth_value add_views(berth_graph_builder *b, uint64_t *random, berth_val
         return widen(b, view, 2);
     case 3: // rows any stride apart are enough
         return widen(b, call_op(b, "row_sum", &half, 1, NULL), 1);
+    case 4: // but not gaps within a row
+        view = berth_graph_slice(b, berth_graph_reshape(b, half, square, 3), 2, 1, 1);
+        return widen(b, call_op(b, "row_sum", &view, 1, NULL), 1);
     default:
         break;
     }
