@@ -192,7 +192,9 @@ static berth_status give_outputs(const berth_layer_entry *entry, const berth_cal
                               entry->layer.name, entry->owner->id, i, call->prefix);
         }
     }
-    memcpy(call->outputs, outputs, call->output_count * sizeof *outputs);
+    for (uint64_t i = 0; i < call->output_count; ++i) {
+        call->outputs[i] = outputs[i];
+    }
     return BERTH_OK;
 }
 

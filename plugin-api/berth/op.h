@@ -156,7 +156,7 @@ typedef struct berth_op_impl {
     berth_status (*create)(const berth_op_site *site, const berth_device *device, void **out_self);
     // [inherit][any] Scratch bytes for a batch of that many tokens; monotone. NULL: none.
     uint64_t (*workspace)(void *self, uint64_t tokens);
-    berth_op_forward_fn forward; // [required]
+    berth_op_forward_fn forward; // [required][engine]
     void (*destroy)(void *self); // [inherit][startup] NULL: nothing to free
     // [inherit][startup] The resident layout of a parameter (bit in site->parameter_mask): bytes it
     // needs, 0 = keep it as stored. Both or neither. `pack` runs once, after loading, before

@@ -68,24 +68,30 @@ TEST(checkpoint_of_shards_gives_the_tensors_of_all) {
     sandbox_remove(&box);
 }
 
+// An index, and what is said of it.
+typedef struct bad_index {
+    const char *index;
+    const char *words;
+} bad_index;
+
+#define BAD(text, wanted_words)                                                                    \
+    { .index = (text), .words = (wanted_words) }
+
 TEST(checkpoint_refuses_an_index_that_differs_from_its_shards) {
-    static const struct {
-        const char *index;
-        const char *words;
-    } rows[] = {
-        {"[]",                                                                                   "weight_map is missing"                 },
-        {"{\"weight_map\": 3}",                                                                  "weight_map is missing"                 },
-        {"{\"weight_map\": {\"a\": 3}}",                                                         "is not the name of a .safetensors file"},
-        {"{\"weight_map\": {\"a\": \"../m.safetensors\"}}",
-         "is not the name of a .safetensors file"                                                                                        },
-        {"{\"weight_map\": {\"a\": \"/etc/passwd\"}}",                                           "is not the name of a .safetensors file"},
-        {"{\"weight_map\": {\"a\": \"config.json\"}}",                                           "is not the name of a .safetensors file"},
-        {"{\"weight_map\": {\"d\": \"m-1-of-2.safetensors\"}}",
-         "tensor 'd' is not in m-1-of-2.safetensors"                                                                                     },
-        {"{\"weight_map\": {\"a\": \"m-1-of-2.safetensors\"}}",
-         "tensor 'b' is in m-1-of-2.safetensors, but the index does not say so"                                                          },
-        {"{\"weight_map\": {\"a\": \"m-1-of-2.safetensors\", \"b\": \"m-2-of-2.safetensors\"}}",
-         "tensor 'b' is not in m-2-of-2.safetensors"                                                                                     },
+    static const bad_index rows[] = {
+        BAD("[]", "weight_map is missing"),
+        BAD("{\"weight_map\": 3}", "weight_map is missing"),
+        BAD("{\"weight_map\": {\"a\": 3}}", "is not the name of a .safetensors file"),
+        BAD("{\"weight_map\": {\"a\": \"../m.safetensors\"}}",
+            "is not the name of a .safetensors file"),
+        BAD("{\"weight_map\": {\"a\": \"/etc/passwd\"}}", "is not the name of a .safetensors file"),
+        BAD("{\"weight_map\": {\"a\": \"config.json\"}}", "is not the name of a .safetensors file"),
+        BAD("{\"weight_map\": {\"d\": \"m-1-of-2.safetensors\"}}",
+            "tensor 'd' is not in m-1-of-2.safetensors"),
+        BAD("{\"weight_map\": {\"a\": \"m-1-of-2.safetensors\"}}",
+            "tensor 'b' is in m-1-of-2.safetensors, but the index does not say so"),
+        BAD("{\"weight_map\": {\"a\": \"m-1-of-2.safetensors\", \"b\": \"m-2-of-2.safetensors\"}}",
+            "tensor 'b' is not in m-2-of-2.safetensors"),
     };
     sandbox box;
     sandbox_make(&box);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/file.h"
 #include "support/test.h"
 
 static berth_json *parse(const char *text) {
@@ -67,34 +68,45 @@ static void check_becomes(const char *old, const char *wanted) {
     berth_json_destroy(plain);
 }
 
+typedef struct pair {
+    const char *old;
+    const char *wanted;
+} pair;
+
+#define PAIR(old_text, wanted_text)                                                                \
+    { .old = (old_text), .wanted = (wanted_text) }
+
 TEST(config_of_transformers_4_becomes_that_of_transformers_5) {
-    static const char *const rows[][2] = {
-        {"{\"torch_dtype\": \"bfloat16\"}",                                                        "{\"dtype\": \"bfloat16\"}"},
-        {"{\"torch_dtype\": \"float16\", \"dtype\": \"bfloat16\"}",                                "{\"dtype\": \"bfloat16\"}"},
-        {"{\"rope_theta\": 500000, \"rope_scaling\": null}",
-         "{\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 500000}}"                                        },
-        {"{\"rope_theta\": 1e4, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0}}",
-         "{\"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 2.0, \"rope_theta\": "
-         "1e4}}"                                                                                                              },
-        {"{\"rope_scaling\": {\"rope_type\": \"llama3\", \"type\": \"old\", \"factor\": 8}}",
-         "{\"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 8}}"                                                  },
-        {"{\"rope_scaling\": {\"type\": \"su\", \"long_factor\": [1, 2.5]}, "
-         "\"original_max_position_embeddings\": 4096}",                                   "{\"rope_parameters\": {\"rope_type\": \"longrope\", \"long_factor\": [1, 2.5], "
-         "\"original_max_position_embeddings\": 4096}, "
-         "\"original_max_position_embeddings\": 4096}"        },
-        {"{\"rope_theta\": 7, \"rope_scaling\": {\"type\": \"mrope\", \"mrope_section\": [1]}}",
-         "{\"rope_parameters\": {\"rope_type\": \"default\", \"mrope_section\": [1], "
-         "\"rope_theta\": 7}}"                                                                                                },
-        {"{\"rope_theta\": 7, \"partial_rotary_factor\": 0.5}",
-         "{\"partial_rotary_factor\": 0.5, \"rope_parameters\": {\"rope_type\": \"default\", "
-         "\"rope_theta\": 7, \"partial_rotary_factor\": 0.5}}"                                                                },
-        {"{\"rope_theta\": 7, \"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 8}}",
-         "{\"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 8}}"                                                },
-        {"{\"rope_parameters\": null, \"rope_theta\": 8}",
-         "{\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 8}}"                                             },
+    static const pair rows[] = {
+        PAIR("{\"torch_dtype\": \"bfloat16\"}", "{\"dtype\": \"bfloat16\"}"),
+        PAIR("{\"torch_dtype\": \"float16\", \"dtype\": \"bfloat16\"}",
+             "{\"dtype\": \"bfloat16\"}"),
+        PAIR("{\"rope_theta\": 500000, \"rope_scaling\": null}",
+             "{\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 500000}}"),
+        PAIR("{\"rope_theta\": 1e4, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0}}",
+             "{\"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 2.0, \"rope_theta\": "
+             "1e4}}"),
+        PAIR("{\"rope_scaling\": {\"rope_type\": \"llama3\", \"type\": \"old\", \"factor\": 8}}",
+             "{\"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 8}}"),
+        PAIR("{\"rope_scaling\": {\"type\": \"su\", \"long_factor\": [1, 2.5]}, "
+             "\"original_max_position_embeddings\": 4096}",
+             "{\"rope_parameters\": {\"rope_type\": \"longrope\", \"long_factor\": [1, 2.5], "
+             "\"original_max_position_embeddings\": 4096}, "
+             "\"original_max_position_embeddings\": 4096}"),
+        PAIR("{\"rope_theta\": 7, \"rope_scaling\": {\"type\": \"mrope\", \"mrope_section\": [1]}}",
+             "{\"rope_parameters\": {\"rope_type\": \"default\", \"mrope_section\": [1], "
+             "\"rope_theta\": 7}}"),
+        PAIR("{\"rope_theta\": 7, \"partial_rotary_factor\": 0.5}",
+             "{\"partial_rotary_factor\": 0.5, \"rope_parameters\": {\"rope_type\": \"default\", "
+             "\"rope_theta\": 7, \"partial_rotary_factor\": 0.5}}"),
+        PAIR("{\"rope_theta\": 7, \"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": "
+             "8}}",
+             "{\"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 8}}"),
+        PAIR("{\"rope_parameters\": null, \"rope_theta\": 8}",
+             "{\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 8}}"),
     };
     for (size_t i = 0; i < BERTH_COUNT(rows); ++i) {
-        check_becomes(rows[i][0], rows[i][1]);
+        check_becomes(rows[i].old, rows[i].wanted);
     }
 }
 
@@ -170,4 +182,22 @@ TEST(config_files_of_the_test_checkpoints_are_in_normal_form) {
         berth_json_destroy(config);
         berth_json_destroy(plain);
     }
+}
+
+// What the fuzzer starts from: there is an answer, and a text when it is no.
+TEST(config_files_of_the_fuzzer_are_read_or_refused) {
+    berth_arena *arena = NULL;
+    berth_dir_listing files = {0};
+    CHECK_OK(berth_arena_create(4096, (size_t)1 << 20, &arena));
+    CHECK_OK(berth_dir_list("tests/fuzz/config_json", arena, &files));
+    CHECK(files.count > 0);
+    for (size_t i = 0; i < files.count; ++i) {
+        berth_json *config = NULL;
+        const char *path = berth_path_join(arena, "tests/fuzz/config_json", files.names[i]);
+        if (berth_config_json_load(path, &config) != BERTH_OK) {
+            CHECK_CONTAINS(berth_status_message(), path);
+        }
+        berth_json_destroy(config);
+    }
+    berth_arena_destroy(arena);
 }

@@ -120,66 +120,81 @@ TEST(safetensors_knows_every_dtype_of_the_format_that_fits_a_tensor) {
     sandbox_remove(&box);
 }
 
+// A header, the data behind it, and what is said of them.
+typedef struct bad_file {
+    const char *header;
+    size_t data_bytes;
+    const char *words;
+} bad_file;
+
+#define BAD(text, bytes, wanted_words)                                                             \
+    { .header = (text), .data_bytes = (bytes), .words = (wanted_words) }
+
 TEST(safetensors_refuses_a_header_that_breaks_a_rule) {
 #define T(rest) "{\"t\":{" rest "}}"
-    static const struct {
-        const char *header;
-        size_t data_bytes;
-        const char *words;
-    } rows[] = {
-        {"",                                                                              0, "does not begin with '{'"                 },
-        {" {}",                                                                           0, "does not begin with '{'"                 },
-        {"[]",                                                                            0, "does not begin with '{'"                 },
-        {"{\"t\":",                                                                       0, "a.safetensors"                           },
-        {"{} {}",                                                                         0, "a.safetensors"                           },
-        {"{}",                                                                            3, "the last 3 bytes belong to no tensor"    },
-        {"{\"t\":7}",                                                                     0, "tensor 't' is a"                         },
-        {"{\"__metadata__\":{\"a\":1}}",                                                  0, "__metadata__ is not an object of strings"},
-        {"{\"__metadata__\":\"a\"}",                                                      0, "__metadata__ is not an object of strings"},
-        {T("\"shape\":[1],\"data_offsets\":[0,4]"),                                       4, "has no dtype"                            },
-        {T("\"dtype\":1,\"shape\":[1],\"data_offsets\":[0,4]"),                           4, "has no dtype"                            },
-        {T("\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]"),                     4, "unknown dtype 'F33'"                     },
-        {T("\"dtype\":\"F32\",\"data_offsets\":[0,4]"),                                   4, "has no list as its shape"                },
-        {T("\"dtype\":\"F32\",\"shape\":4,\"data_offsets\":[0,4]"),                       4, "has no list as its shape"                },
-        {T("\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]"),                    4, "dimension 0"                             },
-        {T("\"dtype\":\"F32\",\"shape\":[1,1.0],\"data_offsets\":[0,4]"),                 4, "dimension 1"                             },
-        {T("\"dtype\":\"F32\",\"shape\":[\"1\"],\"data_offsets\":[0,4]"),                 4, "dimension 0"                             },
-        {T("\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]"),      1,
-         "has 9 dimensions, the limit is 8"                                                                                            },
-        {T("\"dtype\":\"F32\",\"shape\":[1]"),                                            4, "no two whole numbers"                    },
-        {T("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]"),                       4, "no two whole numbers"                    },
-        {T("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]"),                   4, "no two whole numbers"                    },
-        {T("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,\"4\"]"),                 4,
-         "no two whole numbers"                                                                                                        },
-        {T("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]"),                     4, "lies at bytes 4 to 0"                    },
-        {T("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[-4,0]"),                    4, "lies at bytes -4 to 0"                   },
-        {T("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]"),                     4, "lies at bytes 4 to 8"                    },
-        {T("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,9223372036854775807]"),   4,
-         "of 4 bytes of data"                                                                                                          },
-        {T("\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]"),                     4,
-         "has 4 bytes of data, its shape and dtype need 8"                                                                             },
-        {T("\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,4]"),                     4,
-         "has 4 bytes of data, its shape and dtype need 0"                                                                             },
- // 2^62 * 4 elements of 4 bytes are 0 modulo 2^64.
-        {T("\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]"), 0,
-         "no whole number of bytes"                                                                                                    },
-        {T("\"dtype\":\"F32\",\"shape\":[9223372036854775807],\"data_offsets\":[0,4]"),   4,
-         "no whole number of bytes"                                                                                                    },
-        {T("\"dtype\":\"F32\",\"shape\":[18446744073709551617],\"data_offsets\":[0,4]"),  4,
-         "a.safetensors"                                                                                                               },
-        {T("\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]"),                      2, "no whole number of bytes"                },
-        {T("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]"),                     8,
-         "but byte 0 belongs to no tensor"                                                                                             },
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
-         "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[3,7]}}",       7, "'b' overlaps tensor 'a'"                 },
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
-         "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}",       4, "overlaps tensor"                         },
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
-         "\"b\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[2,2]}}",       4, "'b' overlaps tensor 'a'"                 },
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
-         "\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[2,3]}}",       3, "but byte 1 belongs to no tensor"         },
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
-         "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",       2, "a.safetensors"                           },
+    static const bad_file rows[] = {
+        BAD("", 0, "does not begin with '{'"),
+        BAD(" {}", 0, "does not begin with '{'"),
+        BAD("[]", 0, "does not begin with '{'"),
+        BAD("{\"t\":", 0, "a.safetensors"),
+        BAD("{} {}", 0, "a.safetensors"),
+        BAD("{}", 3, "the last 3 bytes belong to no tensor"),
+        BAD("{\"t\":7}", 0, "tensor 't' is a"),
+        BAD("{\"__metadata__\":{\"a\":1}}", 0, "__metadata__ is not an object of strings"),
+        BAD("{\"__metadata__\":\"a\"}", 0, "__metadata__ is not an object of strings"),
+        BAD(T("\"shape\":[1],\"data_offsets\":[0,4]"), 4, "has no dtype"),
+        BAD(T("\"dtype\":1,\"shape\":[1],\"data_offsets\":[0,4]"), 4, "has no dtype"),
+        BAD(T("\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]"), 4, "unknown dtype 'F33'"),
+        BAD(T("\"dtype\":\"F32\",\"data_offsets\":[0,4]"), 4, "has no list as its shape"),
+        BAD(T("\"dtype\":\"F32\",\"shape\":4,\"data_offsets\":[0,4]"), 4,
+            "has no list as its shape"),
+        BAD(T("\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]"), 4, "dimension 0"),
+        BAD(T("\"dtype\":\"F32\",\"shape\":[1,1.0],\"data_offsets\":[0,4]"), 4, "dimension 1"),
+        BAD(T("\"dtype\":\"F32\",\"shape\":[\"1\"],\"data_offsets\":[0,4]"), 4, "dimension 0"),
+        BAD(T("\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]"), 1,
+            "has 9 dimensions, the limit is 8"),
+        BAD(T("\"dtype\":\"F32\",\"shape\":[1]"), 4, "no two whole numbers"),
+        BAD(T("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]"), 4, "no two whole numbers"),
+        BAD(T("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]"), 4,
+            "no two whole numbers"),
+        BAD(T("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,\"4\"]"), 4,
+            "no two whole numbers"),
+        BAD(T("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]"), 4, "lies at bytes 4 to 0"),
+        BAD(T("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[-4,0]"), 4,
+            "lies at bytes -4 to 0"),
+        BAD(T("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]"), 4, "lies at bytes 4 to 8"),
+        BAD(T("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,9223372036854775807]"), 4,
+            "of 4 bytes of data"),
+        BAD(T("\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]"), 4,
+            "has 4 bytes of data, its shape and dtype need 8"),
+        BAD(T("\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,4]"), 4,
+            "has 4 bytes of data, its shape and dtype need 0"),
+        // 2^62 * 4 elements of 4 bytes are 0 modulo 2^64.
+        BAD(T("\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]"), 0,
+            "no whole number of bytes"),
+        BAD(T("\"dtype\":\"F32\",\"shape\":[9223372036854775807],\"data_offsets\":[0,4]"), 4,
+            "no whole number of bytes"),
+        BAD(T("\"dtype\":\"F32\",\"shape\":[18446744073709551617],\"data_offsets\":[0,4]"), 4,
+            "a.safetensors"),
+        BAD(T("\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]"), 2,
+            "no whole number of bytes"),
+        BAD(T("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]"), 8,
+            "but byte 0 belongs to no tensor"),
+        BAD("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
+            "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[3,7]}}",
+            7, "'b' overlaps tensor 'a'"),
+        BAD("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
+            "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}",
+            4, "overlaps tensor"),
+        BAD("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
+            "\"b\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[2,2]}}",
+            4, "'b' overlaps tensor 'a'"),
+        BAD("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+            "\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[2,3]}}",
+            3, "but byte 1 belongs to no tensor"),
+        BAD("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+            "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",
+            2, "a.safetensors"),
     };
 #undef T
     sandbox box;
@@ -261,4 +276,22 @@ TEST(safetensors_reads_the_checkpoints_of_the_tests) {
     berth_safetensors_close(file);
     CHECK_OK(berth_safetensors_open("tests/data/models/shakespeare/golden.safetensors", &file));
     berth_safetensors_close(file);
+}
+
+// What the fuzzer starts from: there is an answer, and a text when it is no.
+TEST(safetensors_of_the_fuzzer_are_read_or_refused) {
+    berth_arena *arena = NULL;
+    berth_dir_listing files = {0};
+    CHECK_OK(berth_arena_create(4096, (size_t)1 << 20, &arena));
+    CHECK_OK(berth_dir_list("tests/fuzz/safetensors", arena, &files));
+    CHECK(files.count > 0);
+    for (size_t i = 0; i < files.count; ++i) {
+        berth_safetensors *file = NULL;
+        const char *path = berth_path_join(arena, "tests/fuzz/safetensors", files.names[i]);
+        if (berth_safetensors_open(path, &file) != BERTH_OK) {
+            CHECK_CONTAINS(berth_status_message(), path);
+        }
+        berth_safetensors_close(file);
+    }
+    berth_arena_destroy(arena);
 }

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a program as an operator would, with an environment of its own, and keeps what it says.
+//
+//     program p;
+//     PROGRAM_RUN(&p, PROGRAM_ENV("BERTH_PLUGINS="), BERTH, "plugins", "list");
+//     CHECK_INT(p.status, 0);
+#ifndef TEST_PROGRAM_H
+#define TEST_PROGRAM_H
+
+#define BERTH TEST_BUILD "/berth"
+
+typedef struct program {
+    int status;      // exit status; 128 + n when signal n ended it
+    char out[65536]; // standard output, cut off at this size, NUL-terminated
+    char err[16384];
+} program;
+
+// Both lists end with NULL; the first argument is the program, looked up in PATH when it has no
+// slash. Of the caller's environment it sees PATH, HOME as a place where nothing is, and the
+// options of sanitizers; then what `environment` (NAME=value) adds. Standard input is empty.
+void program_run(program *result, const char *const *environment, const char *const *arguments);
+
+#define PROGRAM_ENV(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define PROGRAM_RUN(result, environment, ...)                                                      \
+    program_run((result), (environment), (const char *const[]){__VA_ARGS__, NULL})
+
+// The same, where another exit status than 0 ends the test and prints what the program said.
+void program_must(program *result, const char *const *environment, const char *const *arguments);
+#define PROGRAM_MUST(result, environment, ...)                                                     \
+    program_must((result), (environment), (const char *const[]){__VA_ARGS__, NULL})
+
+#endif
