@@ -333,7 +333,7 @@ static berth_status register_ops(const berth_host *host, berth_registrar *regist
             return status;
         }
     }
-    return BERTH_OK;
+    return registrar->add_op(registrar, &test_paged_attention, 0);
 }
 
 static const berth_entry_point entry = {
