@@ -16,6 +16,27 @@
 #define BERTH_BENCH_PLATFORMS 14
 #define BERTH_BENCH_SITES     1000
 
+// A call through a pointer, without a plan.
+typedef struct berth_bench_call {
+    berth_op_forward_fn forward;
+    void *self;
+    const berth_op_args *args;
+} berth_bench_call;
+
+// A batch of one token and what it points to.
+typedef struct berth_bench_batch {
+    berth_batch batch;
+    berth_batch_view view;
+    berth_tensor token_ids;
+    berth_tensor zeros;
+    berth_tensor lengths;
+    berth_tensor starts;
+    int32_t counter; // the token's id
+    int32_t zero;
+    int32_t length;
+    int32_t bounds[2];
+} berth_bench_batch;
+
 // What the cases are made of. Zeroed until opened.
 typedef struct berth_bench {
     berth_session *session;
@@ -30,6 +51,8 @@ typedef struct berth_bench {
     berth_graph *graph;
     berth_runtime *runtime;
     berth_plan *plan;
+    berth_bench_call *calls; // [BERTH_BENCH_SITES]
+    berth_bench_batch *batch;
 } berth_bench;
 
 BERTH_MUST_CHECK berth_status berth_bench_open(berth_session *session, berth_bench *bench);
@@ -45,15 +68,15 @@ BERTH_MUST_CHECK berth_status berth_bench_add_ops(berth_bench *bench, size_t imp
 // Adds the platforms; bench->candidates are their plugins.
 BERTH_MUST_CHECK berth_status berth_bench_add_platforms(berth_bench *bench);
 
-// A frozen registry, and a graph of BERTH_BENCH_SITES sites of one op that adds 1 to an i32.
+// A frozen registry, and a graph of BERTH_BENCH_SITES sites. Their op counts its calls.
 BERTH_MUST_CHECK berth_status berth_bench_build_graph(berth_bench *bench);
 // Its plan on the host itself, in place of the last one.
 BERTH_MUST_CHECK berth_status berth_bench_renew_plan(berth_bench *bench);
-// Weights and memory: the plan can run.
+// The plan can run, and the plain calls, too.
 BERTH_MUST_CHECK berth_status berth_bench_ready_plan(berth_bench *bench);
 
 // Runs of the plan on a batch of one token, and the same number of calls of the same function
-// through a table of pointers. INTERNAL when the sum is not what so many calls give.
+// through a table of pointers. INTERNAL when not all were made.
 BERTH_MUST_CHECK berth_status berth_bench_bound_calls(berth_bench *bench, uint64_t runs);
 BERTH_MUST_CHECK berth_status berth_bench_plain_calls(berth_bench *bench, uint64_t runs);
 

@@ -271,8 +271,8 @@ static berth_status run_loss(evaluation *eval) {
     const int32_t *ids = NULL;
     size_t count = 0;
     eval->session->stage = BERTH_STAGE_INPUT;
-    BERTH_TRY(berth_golden_read_ids(eval->session->config.loss, eval->golden.name,
-                                    eval->session->arena, &ids, &count));
+    BERTH_TRY(berth_golden_read_ids(&eval->golden, eval->session->config.loss, eval->session->arena,
+                                    &ids, &count));
     BERTH_TRY(check_loss(eval, ids, count));
     eval->session->stage = BERTH_STAGE_REQUEST;
     BERTH_TRY(add_windows(eval, ids));

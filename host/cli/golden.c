@@ -2,7 +2,9 @@
 // Reads golden.json and the tensors beside it.
 #include "cli/golden.h"
 
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
@@ -210,12 +212,27 @@ void berth_golden_close(berth_golden *golden) {
     golden->file = NULL;
 }
 
-berth_status berth_golden_read_ids(const char *path, const char *name, berth_arena *arena,
+// Why the folder: a checkpoint may carry the name of its kind, of which there are several.
+static const char *entry_of(const berth_golden *golden, const berth_json *root, char *resolved) {
+    if (berth_json_member(root, berth_str_from(golden->name))) {
+        return golden->name;
+    }
+    char *end = realpath(golden->path, resolved) ? strrchr(resolved, '/') : NULL;
+    if (end) {
+        *end = '\0';
+        const char *folder = berth_path_name(resolved);
+        return berth_json_member(root, berth_str_from(folder)) ? folder : "micro";
+    }
+    return "micro";
+}
+
+berth_status berth_golden_read_ids(const berth_golden *golden, const char *path, berth_arena *arena,
                                    const int32_t **out_ids, size_t *out_count) {
     berth_json *root = NULL;
+    char resolved[PATH_MAX];
     BERTH_TRY(berth_json_load(path, NULL, &root));
     const berth_status status =
-        read_ids(root, berth_json_has(root, name) ? name : "micro", arena, out_ids, out_count);
+        read_ids(root, entry_of(golden, root, resolved), arena, out_ids, out_count);
     berth_json_destroy(root);
     return status;
 }

@@ -42,8 +42,9 @@ BERTH_MUST_CHECK berth_status berth_golden_open(const char *path, berth_arena *a
                                                 berth_golden *out);
 void berth_golden_close(berth_golden *golden);
 
-// The ids under `name` of a file like validation.json, else those under "micro".
-BERTH_MUST_CHECK berth_status berth_golden_read_ids(const char *path, const char *name,
+// The held-back ids in a file like validation.json: its entry named as the golden file names its
+// checkpoint, else as the golden file's folder, else "micro".
+BERTH_MUST_CHECK berth_status berth_golden_read_ids(const berth_golden *golden, const char *path,
                                                     berth_arena *arena, const int32_t **out_ids,
                                                     size_t *out_count);
 

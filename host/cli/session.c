@@ -35,11 +35,13 @@ berth_status berth_command_check(berth_session *session) {
 berth_status berth_session_prepare(berth_session *session) {
     const berth_command *command = session->command;
     const char *model = session->config.model;
+    berth_custom_ops ops;
     if (model && !berth_path_is_dir(model)) {
         return BERTH_FAIL(NOT_FOUND,
                           "--model %s: there is no such directory, name the folder of a checkpoint",
                           model);
     }
+    BERTH_TRY(berth_custom_ops_parse(&session->config, NULL, &ops));
     session->stage = BERTH_STAGE_USAGE;
     if (command->flags & BERTH_CLI_MODEL && !model) {
         return BERTH_FAIL(INVALID_ARGUMENT, "%s: no model given, use --model DIR", command->name);

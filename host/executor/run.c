@@ -32,8 +32,9 @@ void berth_plan_activate(berth_plan *plan) {
 // ---- running ------------------------------------------------------------------------------------
 
 // Why only here: a frame per call would cost more than the call. One stands around the whole run,
-// and learns after a failure whose call it was.
-static berth_status explain(const berth_plan *plan, size_t index, berth_status status) {
+// and learns after a failure whose call it was. Why cold: inlined, it costs every call a register.
+static __attribute__((noinline, cold)) berth_status explain(const berth_plan *plan, size_t index,
+                                                            berth_status status) {
     const berth_binding *binding = plan->active_notes[index]->binding;
     if (binding == NULL) {
         berth_frame_pop();

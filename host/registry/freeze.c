@@ -42,8 +42,10 @@ berth_status berth_registry_freeze(berth_registry *registry) {
         return BERTH_FAIL(WRONG_STATE, "the registry is %s",
                           registry->is_frozen ? "frozen already" : "in the middle of a plugin");
     }
-    qsort(registry->transactions.data, registry->transactions.count,
-          sizeof(registry->transactions.data[0]), compare_transactions);
+    if (registry->transactions.count > 1) { // an empty array has no address, which qsort wants
+        qsort(registry->transactions.data, registry->transactions.count,
+              sizeof(registry->transactions.data[0]), compare_transactions);
+    }
     BERTH_TRY(berth_judge(registry));
     BERTH_TRY(berth_seal(registry));
     registry->digest = berth_digest_additions(registry);

@@ -23,5 +23,5 @@ static const berth_entry_point entry_point = {
 };
 static const berth_entry_point *const entry_points[] = {&entry_point};
 
-BERTH_PLUGIN_DEFINE(.id = "core-ops", .version = "1.0.0", .vendor = "berth",
+BERTH_PLUGIN_DEFINE(.id = "core-ops", .version = "0.1.0", .vendor = "berth",
                     .entry_points = entry_points, .entry_point_count = 1);

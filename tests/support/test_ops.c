@@ -99,8 +99,9 @@ static berth_status infer_pool(const berth_op_site *site, berth_op_result *out) 
 
 static berth_status infer_row_sum(const berth_op_site *site, berth_op_result *out) {
     give(out, site->inputs[0]);
+    out->types[0]->ndim = 2;
     out->types[0]->dims[1] = BERTH_DIM_CONST(1);
-    return check_rank(site, 0, 2);
+    return BERTH_OK;
 }
 
 // ---- references ---------------------------------------------------------------------------------
@@ -222,12 +223,14 @@ static berth_status run_pool(void *self, const berth_op_args *args) {
     return BERTH_OK;
 }
 
+// All but the first dimension as one run without gaps.
 static berth_status run_row_sum(void *self, const berth_op_args *args) {
     (void)self;
     const berth_tensor *x = args->inputs[0];
+    const int64_t width = x->shape[0] == 0 ? 0 : count(x) / x->shape[0];
     for (int64_t row = 0; row < x->shape[0]; ++row) {
         float sum = 0.0F;
-        for (int64_t i = 0; i < x->shape[1]; ++i) {
+        for (int64_t i = 0; i < width; ++i) {
             sum += floats(x)[row * x->strides[0] + i];
         }
         floats(args->outputs[0])[row] = sum;
@@ -333,7 +336,7 @@ static berth_status register_ops(const berth_host *host, berth_registrar *regist
             return status;
         }
     }
-    return BERTH_OK;
+    return registrar->add_op(registrar, &test_paged_attention, 0);
 }
 
 static const berth_entry_point entry = {

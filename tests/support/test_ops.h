@@ -21,6 +21,7 @@
 #include "registry/registry.h"
 
 extern const berth_plugin test_ops_plugin;
+extern const berth_op test_paged_attention; // of the plugin; test_attention.c
 
 // A frozen registry with the plugin above and, when not NULL, one more. Fails the test otherwise.
 berth_registry *test_ops_registry(const berth_plugin *also);

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernels of this folder share: the platform behind berth_device.self, the question
+// whether a site is float32, and the life of an instance. Every kernel computes in float32; what
+// its `supports` refuses runs the native reference.
+#ifndef BERTH_KERNELS_CPU_CPU_H
+#define BERTH_KERNELS_CPU_CPU_H
+
+#include <berth/op.h>
+
+#include <tensor.h>
+
+#include <math.h>
+
+// `self` of a platform that registers these kernels.
+typedef struct berth_cpu {
+    const berth_host *host;
+    int64_t threads; // of one kernel; 0: every core that the process may use
+} berth_cpu;
+
+// The loop's iterations are independent, whatever the pointers: an output may be the input itself.
+#define BERTH_INDEPENDENT _Pragma("GCC ivdep")
+
+static inline berth_status berth_needs_f32(const berth_op_site *site, uint64_t input) {
+    const berth_value_type *type = site->inputs[input];
+    return !type || type->dtype == BERTH_DTYPE_F32
+               ? BERTH_OK
+               : BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "'%s' is not float32",
+                                   site->op->inputs[input]->name);
+}
+
+// `supports` of a kernel whose operands are all float32, integers aside.
+static inline berth_status berth_supports_f32(const berth_op_site *site,
+                                              const berth_device *device) {
+    (void)device;
+    berth_status status = BERTH_OK;
+    for (uint64_t i = 0; status == BERTH_OK && i < site->input_count; ++i) {
+        const berth_value_type *type = site->inputs[i];
+        if (type && type->dtype != BERTH_DTYPE_I32 && type->dtype != BERTH_DTYPE_I64) {
+            status = berth_needs_f32(site, i);
+        }
+    }
+    return status;
+}
+
+// Zeroed memory for an instance, whose first member is its host; berth_instance_free ends it.
+static inline berth_status berth_instance_new(const berth_op_site *site, uint64_t bytes,
+                                              void **out_self) {
+    const berth_host **self = site->host->alloc(site->host, bytes, 0);
+    if (!self) {
+        return BERTH_PLUGIN_FAIL(site->host, BERTH_OUT_OF_MEMORY, "%s: no memory for %llu bytes",
+                                 site->op->name, (unsigned long long)bytes);
+    }
+    *self = site->host;
+    *out_self = self;
+    return BERTH_OK;
+}
+
+static inline void berth_instance_free(void *self) {
+    if (self) {
+        const berth_host *host = *(const berth_host *const *)self;
+        host->free(host, self);
+    }
+}
+
+// a · b in sixteen partial sums, which the compiler keeps in vector registers.
+static inline float berth_dot_f32(const float *a, const float *b, int64_t count) {
+    float sums[16] = {0};
+    int64_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+        for (int64_t lane = 0; lane < 16; ++lane) {
+            sums[lane] += a[i + lane] * b[i + lane];
+        }
+    }
+    float sum = 0;
+    for (int64_t lane = 0; lane < 16; ++lane) {
+        sum += sums[lane];
+    }
+    for (; i < count; ++i) {
+        sum += a[i] * b[i];
+    }
+    return sum;
+}
+
+// e^x within 2 units in the last place, as arithmetic that the compiler can vectorise; subnormal
+// results, infinities and NaN as expf gives them.
+static inline float berth_exp_f32(float x) {
+    // x = n·ln 2 + r with |r| ≤ ln 2 / 2; adding 1.5·2^23 rounds to the integer n in the low bits.
+    const float shifted = x * 0x1.715476p+0f + 0x1.8p+23f;
+    const int32_t n = (int32_t)(berth_bits_of_float(shifted) - berth_bits_of_float(0x1.8p+23f));
+    const float whole = shifted - 0x1.8p+23f;
+    // ln 2 in two parts: the product with the first is exact.
+    const float r = (x - whole * 0x1.62e4p-1f) - whole * 0x1.7f7d1cp-20f;
+    float sum = 1.0f / 5040;
+    sum = sum * r + 1.0f / 720;
+    sum = sum * r + 1.0f / 120;
+    sum = sum * r + 1.0f / 24;
+    sum = sum * r + 1.0f / 6;
+    sum = sum * r + 0.5f;
+    sum = sum * r + 1.0f;
+    sum = sum * r + 1.0f;
+    // 2^n in two factors, so that each is a normal number for subnormal results too.
+    const int32_t half = n >> 1;
+    const float first = berth_float_of_bits((uint32_t)(half + 127) << 23);
+    const float second = berth_float_of_bits((uint32_t)(n - half + 127) << 23);
+    // Why here and not first: a bound on x makes the compiler branch around all of the above.
+    const float value = sum * first * second;
+    return x > 89.0f ? INFINITY : x < -104.0f ? 0.0f : value;
+}
+
+#endif
