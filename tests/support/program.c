@@ -79,3 +79,9 @@ void program_must(program *result, const char *const *environment, const char *c
     }
     CHECK_INT(result->status, 0);
 }
+
+berth_json *program_json(const program *p) {
+    berth_json *root = NULL;
+    CHECK_OK(berth_json_parse(berth_str_from(p->out), "standard output", NULL, &root));
+    return root;
+}

@@ -7,6 +7,8 @@
 #ifndef TEST_PROGRAM_H
 #define TEST_PROGRAM_H
 
+#include "base/json.h"
+
 #define BERTH TEST_BUILD "/berth"
 
 typedef struct program {
@@ -31,5 +33,8 @@ extern const char *const program_own_env[];
 void program_must(program *result, const char *const *environment, const char *const *arguments);
 #define PROGRAM_MUST(result, environment, ...)                                                     \
     program_must((result), (environment), (const char *const[]){__VA_ARGS__, NULL})
+
+// Its standard output as JSON, to be destroyed by the caller.
+berth_json *program_json(const program *p);
 
 #endif
