@@ -64,11 +64,25 @@ static bool split_line(const char *text, op_line *line) {
     return (arrow != NULL) == (line->kind == OP_LINE_REFUSE);
 }
 
+// Reads one line into what is known so far; *out_is_case when it is a whole case.
+static bool take_line(const char *text, op_line *line, bool *out_is_case) {
+    static const char *const words[] = {"case ", "native ", "refuse "};
+    *out_is_case = false;
+    for (size_t kind = 0; kind < sizeof words / sizeof words[0]; ++kind) {
+        if (begins(text, words[kind])) {
+            line->kind = (op_line_kind)kind;
+            *out_is_case = split_line(text + strlen(words[kind]), line);
+            return *out_is_case;
+        }
+    }
+    return text[0] == 0 || sscanf(text, "tolerance %lf %lf", &line->atol, &line->rtol) == 2;
+}
+
 void op_lines_read(const berth_op *op, const char *path,
                    void (*add)(const op_line *line, void *context), void *context) {
-    static const char *const words[] = {"case ", "native ", "refuse "};
     op_line line = {.op = op};
     char text[640];
+    bool is_case = false;
     FILE *file = fopen(path, "r");
     if (file == NULL) {
         bad_line(path, 0, "there is no such file");
@@ -76,19 +90,11 @@ void op_lines_read(const berth_op *op, const char *path,
     }
     for (int number = 1; fgets(text, sizeof text, file) != NULL; ++number) {
         text[strcspn(text, "#\n")] = 0;
-        bool is_known =
-            text[0] == 0 || sscanf(text, "tolerance %lf %lf", &line.atol, &line.rtol) == 2;
-        for (size_t kind = 0; kind < sizeof words / sizeof words[0]; ++kind) {
-            if (begins(text, words[kind])) {
-                line.kind = (op_line_kind)kind;
-                is_known = split_line(text + strlen(words[kind]), &line);
-                if (is_known) {
-                    add(&line, context);
-                }
-            }
-        }
-        if (!is_known) {
+        if (!take_line(text, &line, &is_case)) {
             bad_line(path, number, "neither tolerance, case, native, refuse nor a comment");
+        }
+        if (is_case) {
+            add(&line, context);
         }
     }
     (void)fclose(file);
