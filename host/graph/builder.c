@@ -341,15 +341,14 @@ static berth_status add_op(berth_graph_builder *builder, const berth_call *call,
     node.attribute_count = op->attribute_count;
     BERTH_TRY(take_inputs(builder, op, call, &node));
     BERTH_TRY(take_states(builder, op, &node));
-    berth_value_type types[BERTH_MAX_OUTPUTS];
-    size_t count = 0;
+    berth_inferred inferred;
     BERTH_TRY(berth_node_infer(&builder->graph, &node, berth_registry_host(builder->registry),
-                               builder->graph.arena, types, &count));
-    BERTH_TRY(add_outputs(builder, &node, types, count));
+                               builder->graph.arena, &inferred));
+    BERTH_TRY(add_outputs(builder, &node, inferred.types, inferred.count));
     BERTH_TRY(renew_states(builder, &node));
     BERTH_TRY(add_node(builder, &node));
     BERTH_TRY(give_outputs(call, &node));
-    *out_value = count > 0 ? node.outputs[0] : BERTH_VALUE_NONE;
+    *out_value = inferred.count > 0 ? node.outputs[0] : BERTH_VALUE_NONE;
     return BERTH_OK;
 }
 
