@@ -49,8 +49,9 @@ static berth_status check_builder(reader *parser, size_t at) {
     berth_graph *none = NULL;
     const berth_status status = berth_graph_finish(parser->builder, &none);
     parser->builder = NULL;
-    return status == BERTH_OK ? BERTH_OK
-                              : berth_scan_fail(&parser->scan, at, "%s", berth_status_message());
+    return status == BERTH_OK || status == BERTH_OUT_OF_MEMORY
+               ? status
+               : berth_scan_fail(&parser->scan, at, "%s", berth_status_message());
 }
 
 // ---- values -------------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+#include "executor/plan.h"
 #include "support/alloc.h"
 #include "support/test.h"
 #include "support/test_plan.h"
@@ -450,6 +452,34 @@ TEST(executor_destroys_what_it_created_when_a_later_create_fails) {
     CHECK_INT(instances, 0);
 }
 
+// Every allocation of a plan's life fails once: it is refused, and nothing leaks.
+TEST(executor_survives_every_failing_allocation) {
+    const test_content content = {.impls = device_impls, .impl_count = 3};
+    berth_status status = BERTH_OUT_OF_MEMORY;
+    uint64_t n = 0;
+    while (status != BERTH_OK) {
+        test_plan it;
+        test_plan_open(&it, &content, "fake-device");
+        test_plan_parse(&it, block);
+        test_plan_cache(&it, "attn", 2, 4);
+        it.config.allow_fallback = true;
+        const float weight[192] = {0};
+        const berth_kv_cache_config caches = {.size = sizeof(caches), .num_blocks = 4};
+        (void)berth_memory_fail_after(++n);
+        status = test_plan_create(&it);
+        for (berth_value i = 2; i <= 6 && status == BERTH_OK; i += 2) {
+            status = berth_plan_set_parameter(it.plan, i, weight,
+                                              (const uint64_t[]){0, 512, 32, 768}[i / 2]);
+        }
+        status = status == BERTH_OK ? berth_plan_ready(it.plan) : status;
+        status = status == BERTH_OK ? berth_plan_set_cache(it.plan, &caches) : status;
+        const bool has_failed = berth_memory_fail_after(0) == 0;
+        CHECK_STATUS(status, has_failed ? BERTH_OUT_OF_MEMORY : BERTH_OK);
+        test_plan_close(&it);
+    }
+    CHECK(n > 10);
+}
+
 // ---- states -------------------------------------------------------------------------------------
 
 static const char *const two_users = "graph \"two\" {\n"
@@ -652,6 +682,39 @@ static size_t choose_impls(uint64_t seed, bool is_device, berth_op_impl *impls) 
     return count;
 }
 
+static bool is_planned_in(const berth_storage *storage, int space) {
+    return storage->kind == BERTH_STORAGE_PLANNED && (int)storage->space == space;
+}
+
+// Storages that live at the same time lie apart, all within the block, which is no larger than all
+// of them together and no smaller than what lives at any one time.
+static void check_memory(const berth_plan *plan, int space) {
+    const berth_storage *all = plan->storages.data;
+    const uint64_t alignment = berth_runtime_alignment(plan->runtime);
+    uint64_t sum = 0;
+    for (size_t i = 0; i < plan->storages.count; ++i) {
+        uint64_t live = all[i].bytes;
+        if (!is_planned_in(&all[i], space)) {
+            continue;
+        }
+        sum += (all[i].bytes + alignment - 1) / alignment * alignment;
+        CHECK_UINT(all[i].offset % alignment, 0);
+        CHECK(all[i].offset + all[i].bytes <= plan->block_bytes[space]);
+        for (size_t j = 0; j < plan->storages.count; ++j) {
+            const bool is_other = j != i && is_planned_in(&all[j], space);
+            live += is_other && all[j].first <= all[i].first && all[i].first <= all[j].last
+                        ? all[j].bytes
+                        : 0;
+            if (is_other && all[i].first <= all[j].last && all[j].first <= all[i].last) {
+                CHECK(all[i].offset + all[i].bytes <= all[j].offset ||
+                      all[j].offset + all[j].bytes <= all[i].offset);
+            }
+        }
+        CHECK(live <= plan->block_bytes[space]);
+    }
+    CHECK(plan->block_bytes[space] <= sum);
+}
+
 TEST(executor_computes_random_graphs_like_the_reference_on_every_platform) {
     const char *const platforms[] = {NULL, "fake-host", "fake-device"};
     for (uint64_t seed = 0; seed < 60; ++seed) {
@@ -667,6 +730,8 @@ TEST(executor_computes_random_graphs_like_the_reference_on_every_platform) {
         const berth_status status = test_plan_create(&it);
         CHECK_STR(status == BERTH_OK ? "" : berth_status_message(), "");
         test_plan_load(&it);
+        check_memory(it.plan, BERTH_SPACE_DEVICE);
+        check_memory(it.plan, BERTH_SPACE_HOST);
         test_batch batch;
         test_batch_fill(&batch, (const int[]){4, 3}, (const int[]){4, 3}, 2, 3);
         test_plan_check(&it, &batch);
