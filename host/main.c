@@ -55,7 +55,7 @@ static berth_status choose_platform(berth_session *s) {
 static berth_status freeze_tables(berth_session *s) {
     BERTH_TRY(berth_session_keep(
         s, berth_platform_configure(s->decision.platform, &s->config, s->registry)));
-    BERTH_TRY(berth_registry_freeze(s->registry));
+    BERTH_TRY(berth_session_keep(s, berth_registry_freeze(s->registry)));
     berth_session_warn(s);
     return BERTH_OK;
 }

@@ -81,12 +81,15 @@ static berth_status get_method(const berth_building *building, const berth_linea
         entry->config.get_quant_method(building->face.host, building->face.config, linear);
     BERTH_TRY_NOTE(berth_plugin_leave(method == NULL ? BERTH_UNSUPPORTED : BERTH_OK),
                    "building layer '%s'", linear->prefix);
-    if (!BERTH_HAS(method, create_weights) || !BERTH_HAS(method, apply)) {
-        return BERTH_FAIL(
-            INTERNAL,
-            "plugin %s: the method of scheme '%s' for layer '%s' lacks create_weights "
-            "or apply",
-            entry->owner->id, entry->config.name, linear->prefix);
+    const char *missing = !BERTH_HAS(method, name)             ? "name"
+                          : !BERTH_HAS(method, create_weights) ? "create_weights"
+                          : !BERTH_HAS(method, apply)          ? "apply"
+                                                               : NULL;
+    if (missing != NULL) {
+        return BERTH_FAIL(INTERNAL,
+                          "plugin %s: berth_quant_method of scheme '%s' for layer '%s': the "
+                          "required slot '%s' is not set",
+                          entry->owner->id, entry->config.name, linear->prefix, missing);
     }
     *out_method = method;
     return BERTH_OK;

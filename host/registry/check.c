@@ -126,50 +126,6 @@ berth_status berth_impl_check(const berth_op_impl *impl, berth_kind kind) {
     return kind == BERTH_KIND_IMPL ? check_dispatch_key(impl->name, impl->dispatch_key) : BERTH_OK;
 }
 
-// ---- platforms ----------------------------------------------------------------------------------
-
-static berth_status check_capabilities(const char *name, const berth_capabilities *given) {
-    if (given->dtype_count > 0 && given->dtypes == NULL) {
-        return BERTH_FAIL(INVALID_ARGUMENT,
-                          "platform %s: berth_capabilities has %llu dtypes, but no array of them",
-                          name, (unsigned long long)given->dtype_count);
-    }
-    if ((given->alignment_bytes & (given->alignment_bytes - 1)) != 0) {
-        return BERTH_FAIL(INVALID_ARGUMENT,
-                          "platform %s: berth_capabilities.alignment_bytes is %llu, not a power of "
-                          "two",
-                          name, (unsigned long long)given->alignment_bytes);
-    }
-    return BERTH_OK;
-}
-
-berth_status berth_platform_check(const berth_platform_entry *entry) {
-    const berth_platform *given = &entry->platform;
-    BERTH_TRY(berth_name_check("berth_platform.name", given->name));
-    BERTH_TRY(berth_name_check("berth_platform.device_type", given->device_type));
-    if (strcmp(given->name, entry->owner->entry) != 0) {
-        return BERTH_FAIL(INVALID_ARGUMENT,
-                          "the platform's name is '%s', that of its entry point '%s'; they must be "
-                          "equal",
-                          given->name, entry->owner->entry);
-    }
-    if (given->kind > BERTH_PLATFORM_OOT) {
-        return BERTH_FAIL(INVALID_ARGUMENT, "platform %s: kind is %llu, must be 1 to %u",
-                          given->name, (unsigned long long)given->kind, BERTH_PLATFORM_OOT);
-    }
-    if (given->dispatch_key != NULL) {
-        BERTH_TRY(check_dispatch_key(given->name, given->dispatch_key));
-    }
-    const char *base = given->default_custom_ops;
-    if (base != NULL && strcmp(base, "all") != 0 && strcmp(base, "none") != 0) {
-        return BERTH_FAIL(INVALID_ARGUMENT,
-                          "platform %s: default_custom_ops is '%s', must be all or none",
-                          given->name, base);
-    }
-    BERTH_TRY(check_capabilities(given->name, &entry->capabilities));
-    return berth_registry_check_worker(&entry->worker);
-}
-
 // ---- workers ------------------------------------------------------------------------------------
 
 #define WORKER(member) offsetof(berth_worker_api, member)
@@ -245,9 +201,54 @@ static berth_status check_set(const berth_worker_api *api, const slot_set *set) 
                       set->names, missing != NULL ? missing : "the bit in 'features'");
 }
 
-berth_status berth_registry_check_worker(const berth_worker_api *api) {
+// Feature bits agree with slots, and slots that are overridden together come together.
+static berth_status check_worker(const berth_worker_api *api) {
     for (size_t i = 0; i < BERTH_COUNT(worker_sets); ++i) {
         BERTH_TRY(check_set(api, &worker_sets[i]));
     }
     return BERTH_OK;
+}
+
+// ---- platforms ----------------------------------------------------------------------------------
+
+static berth_status check_capabilities(const char *name, const berth_capabilities *given) {
+    if (given->dtype_count > 0 && given->dtypes == NULL) {
+        return BERTH_FAIL(INVALID_ARGUMENT,
+                          "platform %s: berth_capabilities has %llu dtypes, but no array of them",
+                          name, (unsigned long long)given->dtype_count);
+    }
+    if ((given->alignment_bytes & (given->alignment_bytes - 1)) != 0) {
+        return BERTH_FAIL(INVALID_ARGUMENT,
+                          "platform %s: berth_capabilities.alignment_bytes is %llu, not a power of "
+                          "two",
+                          name, (unsigned long long)given->alignment_bytes);
+    }
+    return BERTH_OK;
+}
+
+berth_status berth_platform_check(const berth_platform_entry *entry) {
+    const berth_platform *given = &entry->platform;
+    BERTH_TRY(berth_name_check("berth_platform.name", given->name));
+    BERTH_TRY(berth_name_check("berth_platform.device_type", given->device_type));
+    if (strcmp(given->name, entry->owner->entry) != 0) {
+        return BERTH_FAIL(INVALID_ARGUMENT,
+                          "the platform's name is '%s', that of its entry point '%s'; they must be "
+                          "equal",
+                          given->name, entry->owner->entry);
+    }
+    if (given->kind > BERTH_PLATFORM_OOT) {
+        return BERTH_FAIL(INVALID_ARGUMENT, "platform %s: kind is %llu, must be 1 to %u",
+                          given->name, (unsigned long long)given->kind, BERTH_PLATFORM_OOT);
+    }
+    if (given->dispatch_key != NULL) {
+        BERTH_TRY(check_dispatch_key(given->name, given->dispatch_key));
+    }
+    const char *base = given->default_custom_ops;
+    if (base != NULL && strcmp(base, "all") != 0 && strcmp(base, "none") != 0) {
+        return BERTH_FAIL(INVALID_ARGUMENT,
+                          "platform %s: default_custom_ops is '%s', must be all or none",
+                          given->name, base);
+    }
+    BERTH_TRY(check_capabilities(given->name, &entry->capabilities));
+    return check_worker(&entry->worker);
 }

@@ -150,10 +150,6 @@ typedef struct berth_table {
 extern const berth_table berth_tables[];
 extern const size_t berth_table_count;
 
-// What registration asks of a platform's worker table: feature bits agree with slots, and slots
-// that are overridden together come together. INVALID_ARGUMENT names the slots.
-BERTH_MUST_CHECK berth_status berth_registry_check_worker(const berth_worker_api *api);
-
 // ---- calling plugins ----------------------------------------------------------------------------
 
 // Around every call of a plugin's slot, by the facade that owns that kind: the text that the plugin

@@ -21,16 +21,20 @@
 #define BERTH_GROUP_PLATFORM "berth.platform_plugins"
 #define BERTH_GROUP_GENERAL  "berth.general_plugins"
 
-#define BERTH_REGISTER_REPLACE                                                                     \
-    1u // take the place of an entry of the same name; else that is refused
+// Take the place of the entry of the same name. Without the flag a name that exists is refused,
+// with it one that does not, and a second replacement of the same entry. An op keeps its id and its
+// class name. Implementations: the name is that of the same plugin, op and dispatch key; overrides:
+// op and device type.
+#define BERTH_REGISTER_REPLACE 1u
 
 // The tables a plugin may add to. What is added must stay valid until the plugin's shutdown; the
-// host copies the table itself. Every add returns BERTH_SEALED once the tables are frozen.
-// [startup]
+// host copies the table itself. A failed add makes its entry point fail. Every add returns
+// BERTH_SEALED once the tables are frozen. [startup]
 struct berth_registrar {
     uint64_t size;
     void *context; // the host's own
-    // Platform entry points only, once. `self` is passed to every slot of the platform.
+    // Platform entry points only, once, and they add nothing else: ops belong in the platform's
+    // register_ops. `self` is passed to every slot of the platform.
     berth_status (*add_platform)(berth_registrar *registrar, const berth_platform *platform,
                                  void *self);
     berth_status (*add_op)(berth_registrar *registrar, const berth_op *op, uint64_t flags);

@@ -177,7 +177,7 @@ static void check_slot(void **test_state) {
     char slot[256] = "";
     const bool is_dummy_model = strstr(it->from->library, "model-dummy") != NULL;
     if (it->slot != NULL) {
-        (void)snprintf(slot, sizeof(slot), "%s:%zu", it->table, it->slot->offset);
+        (void)snprintf(slot, sizeof(slot), "%s:%u", it->table, it->slot->offset);
     }
     sandbox_make(&box);
     run_model(&p, it->from, slot, is_dummy_model ? dummy_model_write(&box) : LLAMA);

@@ -14,6 +14,10 @@
 
 #define MAX_VARIABLES 32
 
+extern char **environ;
+
+const char *const program_own_env[] = {NULL};
+
 static const char *const kept_variables[] = {
     "PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LSAN_OPTIONS", "LD_LIBRARY_PATH",
 };
@@ -57,7 +61,7 @@ void program_run(program *result, const char *const *environment, const char *co
     CHECK_INT(posix_spawn_file_actions_adddup2(&actions, fileno(out), 1), 0);
     CHECK_INT(posix_spawn_file_actions_adddup2(&actions, fileno(err), 2), 0);
     CHECK_INT(posix_spawnp(&child, arguments[0], &actions, NULL, (char *const *)arguments,
-                           (char *const *)variables),
+                           environment == program_own_env ? environ : (char *const *)variables),
               0);
     CHECK_INT(posix_spawn_file_actions_destroy(&actions), 0);
     CHECK_INT(waitpid(child, &status, 0), child);
@@ -74,4 +78,10 @@ void program_must(program *result, const char *const *environment, const char *c
                     result->err);
     }
     CHECK_INT(result->status, 0);
+}
+
+berth_json *program_json(const program *p) {
+    berth_json *root = NULL;
+    CHECK_OK(berth_json_parse(berth_str_from(p->out), "standard output", NULL, &root));
+    return root;
 }

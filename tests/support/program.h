@@ -7,6 +7,8 @@
 #ifndef TEST_PROGRAM_H
 #define TEST_PROGRAM_H
 
+#include "base/json.h"
+
 #define BERTH TEST_BUILD "/berth"
 
 typedef struct program {
@@ -17,9 +19,12 @@ typedef struct program {
 
 // Both lists end with NULL; the first argument is the program, looked up in PATH when it has no
 // slash. Of the caller's environment it sees PATH, HOME as a place where nothing is, and the
-// options of sanitizers; then what `environment` (NAME=value) adds. Standard input is empty.
+// options of sanitizers; then what `environment` (NAME=value) adds. PROGRAM_OWN_ENV instead of a
+// list gives it the caller's whole environment. Standard input is empty.
 void program_run(program *result, const char *const *environment, const char *const *arguments);
 
+extern const char *const program_own_env[];
+#define PROGRAM_OWN_ENV  program_own_env
 #define PROGRAM_ENV(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define PROGRAM_RUN(result, environment, ...)                                                      \
     program_run((result), (environment), (const char *const[]){__VA_ARGS__, NULL})
@@ -28,5 +33,8 @@ void program_run(program *result, const char *const *environment, const char *co
 void program_must(program *result, const char *const *environment, const char *const *arguments);
 #define PROGRAM_MUST(result, environment, ...)                                                     \
     program_must((result), (environment), (const char *const[]){__VA_ARGS__, NULL})
+
+// Its standard output as JSON, to be destroyed by the caller.
+berth_json *program_json(const program *p);
 
 #endif

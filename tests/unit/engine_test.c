@@ -200,12 +200,6 @@ static void start_worker(bench *b) {
     CHECK_OK(berth_worker_load_model(b->worker));
 }
 
-static void load_worker(bench *b) {
-    CHECK_OK(berth_worker_create(&b->config, b->registry, &b->platform, &b->worker));
-    CHECK_OK(berth_worker_init_device(b->worker));
-    CHECK_OK(berth_worker_load_model(b->worker));
-}
-
 static void start_bench(bench *b) {
     start_worker(b);
     CHECK_OK(berth_engine_create(&b->config, b->worker, &b->engine));

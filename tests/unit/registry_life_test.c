@@ -195,7 +195,8 @@ TEST(registry_keeps_the_report_of_a_service_the_plugin_used) {
 TEST(registry_cuts_a_text_of_more_than_511_bytes) {
     static char longer[600];
     memset(longer, 'x', sizeof(longer));
-    memcpy(longer + 510, "\xc3\xa4", 2); // its second byte would be the 512th
+    longer[510] = '\xc3'; // the second byte of this ä would be the 512th
+    longer[511] = '\xa4';
     rig in;
     rig_open(&in);
     const berth_host *host = berth_registry_host(in.registry);

@@ -3,8 +3,8 @@
 //
 // y = x W^T + b over x [tokens, input_size], by way of the layer's quantization method. Sizes are
 // those of the whole model; how ranks divide them is the business of the layer class.
-#ifndef CORE_LAYERS_LINEAR_H
-#define CORE_LAYERS_LINEAR_H
+#ifndef BERTH_LINEAR_H
+#define BERTH_LINEAR_H
 
 #include <berth/layer.h>
 

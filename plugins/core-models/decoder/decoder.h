@@ -8,8 +8,8 @@
 //                     x, r = norm(x, r)
 //                     x = mlp(x)
 //   logits = lm_head(norm(x, r))
-#ifndef CORE_MODELS_DECODER_H
-#define CORE_MODELS_DECODER_H
+#ifndef BERTH_DECODER_H
+#define BERTH_DECODER_H
 
 #include <berth/model.h>
 

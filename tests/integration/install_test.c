@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `make install` gives away is all that a vendor needs: into an empty prefix, then copies of
+// platform-dummy and model-dummy are built with one line of cc each from the installed headers
+// alone, and the installed program runs a model on them. `make uninstall` and `make clean` leave
+// nothing of theirs behind and nothing else touched.
+#include <ftw.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "support/dummy_model.h"
+#include "support/program.h"
+#include "support/test.h"
+
+#define STAGE "stage/usr/local"
+
+// ---- make ---------------------------------------------------------------------------------------
+
+// A make of its own: of the one that runs the tests only the variables of its command line count,
+// so that nothing is built anew with other flags.
+static void leave_outer_make(void) {
+    const char *flags = getenv("MAKEFLAGS");
+    const char *variables = flags == NULL ? NULL : strstr(flags, "-- ");
+    char own[4096] = "";
+    if (variables != NULL) {
+        (void)snprintf(own, sizeof(own), "%s", variables);
+    }
+    CHECK_INT(setenv("MAKEFLAGS", own, 1), 0);
+    CHECK_INT(unsetenv("MAKELEVEL"), 0);
+    CHECK_INT(unsetenv("MFLAGS"), 0);
+}
+
+// `make WHAT` with the sandbox's "stage" as the root of the file system.
+static void make(program *p, const sandbox *box, const char *what) {
+    char root[PATH_MAX];
+    (void)snprintf(root, sizeof(root), "DESTDIR=%s", sandbox_path(box, "stage"));
+    leave_outer_make();
+    PROGRAM_MUST(p, PROGRAM_OWN_ENV, "make", "--no-print-directory", what, "MODE=" TEST_MODE, root,
+                 "PREFIX=/usr/local");
+}
+
+static void install(program *p, const sandbox *box) {
+    struct stat before;
+    struct stat after;
+    CHECK_INT(stat(BERTH, &before), 0);
+    make(p, box, "install");
+    CHECK_INT(stat(BERTH, &after), 0);
+    CHECK_INT(after.st_mtim.tv_sec, before.st_mtim.tv_sec); // the build that runs stays as it is
+    CHECK_INT(after.st_mtim.tv_nsec, before.st_mtim.tv_nsec);
+}
+
+static int entry_count;
+static int count_entry(const char *path, const struct stat *info, int kind, struct FTW *where) {
+    (void)path;
+    (void)info;
+    (void)kind;
+    entry_count += where->level > 0;
+    return 0;
+}
+
+// Files and directories below a directory.
+static int entries_below(const char *path) {
+    entry_count = 0;
+    CHECK_INT(nftw(path, count_entry, 16, FTW_PHYS), 0);
+    return entry_count;
+}
+
+static bool exists(const sandbox *box, const char *name) {
+    return access(sandbox_path(box, name), F_OK) == 0;
+}
+
+// ---- the vendor's side --------------------------------------------------------------------------
+
+// What plugin-api/README.md says to do with a plugin's one file and its manifest.
+static void build_plugin(program *p, const sandbox *box, const char *folder, const char *manifest) {
+    char source[PATH_MAX];
+    char headers[PATH_MAX];
+    char library[PATH_MAX];
+    char from[PATH_MAX];
+    (void)snprintf(source, sizeof(source), "%s/%s.c", sandbox_path(box, "vendor"), folder);
+    (void)snprintf(headers, sizeof(headers), "-I%s", sandbox_path(box, STAGE "/include"));
+    (void)snprintf(library, sizeof(library), "%s/libberth-%s.so", sandbox_path(box, "plugins"),
+                   folder);
+    (void)snprintf(from, sizeof(from), "plugins/%s/plugin.c", folder);
+    PROGRAM_MUST(p, NULL, "cp", from, source);
+    PROGRAM_MUST(p, NULL, "cc", "-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden",
+                 "-Wall", "-Wextra", "-Werror", headers, source, "-lm", "-o", library);
+    (void)snprintf(from, sizeof(from), "plugins/%s/%s", folder, manifest);
+    PROGRAM_MUST(p, NULL, "cp", from, sandbox_path(box, "plugins"));
+}
+
+static void build_plugins(program *p, const sandbox *box) {
+    PROGRAM_MUST(p, NULL, "mkdir", sandbox_path(box, "vendor"), sandbox_path(box, "plugins"));
+    build_plugin(p, box, "platform-dummy", "dummy.plugin.yaml");
+    build_plugin(p, box, "model-dummy", "model-dummy.plugin.yaml");
+}
+
+TEST(installed_headers_alone_make_plugins_that_run_a_model) {
+    sandbox box;
+    program p;
+    char search[PATH_MAX + 32];
+    sandbox_make(&box);
+    install(&p, &box);
+    build_plugins(&p, &box);
+    // Why the whole search is replaced: the dummies of the build are installed, too.
+    (void)snprintf(search, sizeof(search), "BERTH_PLUGIN_DIRS=%s", sandbox_path(&box, "plugins"));
+    const char *berth = sandbox_path(&box, STAGE "/bin/berth");
+    PROGRAM_MUST(&p, PROGRAM_ENV(search), berth, "eval", "--model", dummy_model_write(&box),
+                 "--golden", LLAMA_GOLDEN, "--platform", "dummy", "--allow-fallback");
+    CHECK_CONTAINS(p.out, "passed");
+    PROGRAM_MUST(&p, PROGRAM_ENV(search), sandbox_path(&box, STAGE "/bin/berth"), "plugins",
+                 "explain", "--platform", "dummy");
+    CHECK_CONTAINS(p.out, "selected");
+    sandbox_remove(&box);
+}
+
+TEST(installed_berth_finds_the_plugins_beside_it) {
+    sandbox box;
+    program p;
+    sandbox_make(&box);
+    install(&p, &box);
+    PROGRAM_MUST(&p, NULL, sandbox_path(&box, STAGE "/bin/berth"), "plugins", "list");
+    CHECK_CONTAINS(p.out, STAGE "/lib/berth/plugins/dummy.plugin.yaml");
+    PROGRAM_MUST(&p, NULL, sandbox_path(&box, STAGE "/bin/berth"), "run", "--model", LLAMA,
+                 "--prompt", "ROMEO:", "-n", "4", "--platform", "dummy", "--allow-fallback");
+    CHECK_STR(p.err, "");
+    PROGRAM_MUST(&p, NULL, "grep", "-q", "^Cflags: -I${includedir}$",
+                 sandbox_path(&box, STAGE "/lib/pkgconfig/berth-plugin.pc"));
+    sandbox_remove(&box);
+}
+
+// ---- taking it away again -----------------------------------------------------------------------
+
+TEST(uninstall_leaves_nothing_behind) {
+    sandbox box;
+    program p;
+    sandbox_make(&box);
+    install(&p, &box);
+    CHECK(entries_below(sandbox_path(&box, "stage")) > 10);
+    make(&p, &box, "uninstall");
+    CHECK_INT(entries_below(sandbox_path(&box, STAGE)), 0);
+    sandbox_remove(&box);
+}
+
+TEST(uninstall_keeps_what_an_operator_dropped_in) {
+    sandbox box;
+    program p;
+    sandbox_make(&box);
+    install(&p, &box);
+    (void)sandbox_write(&box, STAGE "/lib/berth/plugins/acme.plugin.yaml", "berth: 1\n");
+    make(&p, &box, "uninstall");
+    CHECK(exists(&box, STAGE "/lib/berth/plugins/acme.plugin.yaml"));
+    CHECK(!exists(&box, STAGE "/bin"));
+    CHECK(!exists(&box, STAGE "/include"));
+    sandbox_remove(&box);
+}
+
+// In a tree of its own, which has just what the Makefile reads.
+TEST(clean_removes_the_build_and_nothing_else) {
+    sandbox box;
+    program p;
+    sandbox_make(&box);
+    PROGRAM_MUST(&p, NULL, "mkdir", sandbox_path(&box, "tree"));
+    PROGRAM_MUST(&p, NULL, "cp", "-r", "Makefile", "VERSION", "tools", sandbox_path(&box, "tree"));
+    (void)sandbox_write(&box, "tree/build/release/berth", "built\n");
+    (void)sandbox_write(&box, "tree/host/main.c", "kept\n");
+    leave_outer_make();
+    PROGRAM_MUST(&p, PROGRAM_OWN_ENV, "make", "-C", sandbox_path(&box, "tree"), "clean");
+    CHECK(!exists(&box, "tree/build"));
+    CHECK(exists(&box, "tree/host/main.c"));
+    CHECK(exists(&box, "tree/tools/lint"));
+    CHECK(exists(&box, "tree/Makefile"));
+    sandbox_remove(&box);
+}

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes a Hugging Face folder with random bf16 weights: config.json, generation_config.json,
+// tokenizer.json and model.safetensors. Run it by tools/make-checkpoint.
+//
+// A weight is a random sign and mantissa with the exponent that keeps a product of its layer at the
+// size of its input, so that activations neither vanish nor overflow. Norms are 1.
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define NAME_BYTES   128
+#define BUFFER_WORDS ((size_t)1 << 17) // 1 MiB
+
+typedef struct shape {
+    const char *name;
+    int64_t vocab;
+    int64_t hidden;
+    int64_t intermediate;
+    int64_t layers;
+    int64_t heads;
+    int64_t kv_heads;
+    int64_t max_position;
+    double rope_theta;
+} shape;
+
+typedef struct tensor {
+    char name[NAME_BYTES];
+    int64_t rows; // 0: a vector
+    int64_t columns;
+} tensor;
+
+static const shape shapes[] = {
+    {"tinyllama",    32000,  2048, 5632,  22, 32, 4, 2048,   1e4},
+    {"llama-3.2-1b", 128256, 2048, 8192,  16, 32, 8, 131072, 5e5},
+    {"llama-3-8b",   128256, 4096, 14336, 32, 32, 8, 8192,   5e5},
+};
+
+static _Noreturn void stop(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("make-checkpoint: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    exit(1);
+}
+
+static FILE *open_in(const char *directory, const char *name) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    FILE *file = fopen(path, "wb");
+    if (!file) {
+        stop("%s: %s", path, strerror(errno));
+    }
+    return file;
+}
+
+static void close_file(FILE *file, const char *name) {
+    const int is_bad = ferror(file);
+    if (fclose(file) != 0 || is_bad) {
+        stop("%s: cannot be written: %s", name, strerror(errno));
+    }
+}
+
+// ---- the small files ----------------------------------------------------------------------------
+
+static void write_config(const char *directory, const shape *s) {
+    FILE *file = open_in(directory, "config.json");
+    fprintf(file,
+            "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", "
+            "\"dtype\": \"bfloat16\", \"hidden_act\": \"silu\", \"vocab_size\": %" PRId64
+            ", \"hidden_size\": %" PRId64 ", \"intermediate_size\": %" PRId64
+            ", \"num_hidden_layers\": %" PRId64 ", \"num_attention_heads\": %" PRId64
+            ", \"num_key_value_heads\": %" PRId64 ", \"head_dim\": %" PRId64
+            ", \"max_position_embeddings\": %" PRId64
+            ", \"rms_norm_eps\": 1e-05, \"tie_word_embeddings\": false, \"rope_parameters\": "
+            "{\"rope_type\": \"default\", \"rope_theta\": %.1f}}\n",
+            s->vocab, s->hidden, s->intermediate, s->layers, s->heads, s->kv_heads,
+            s->hidden / s->heads, s->max_position, s->rope_theta);
+    close_file(file, "config.json");
+    file = open_in(directory, "generation_config.json");
+    fputs("{}\n", file); // no end of text: a benchmark gets all the tokens that it asks for
+    close_file(file, "generation_config.json");
+}
+
+// The character that stands for a byte in byte-level BPE: itself where it is printable.
+static unsigned character_of(unsigned byte) {
+    unsigned next = 256;
+    for (unsigned i = 0; i < 256; ++i) {
+        const int is_plain =
+            (i >= '!' && i <= '~') || (i >= 0xa1 && i <= 0xac) || (i >= 0xae && i <= 0xff);
+        const unsigned character = is_plain ? i : next++;
+        if (i == byte) {
+            return character;
+        }
+    }
+    return 0;
+}
+
+// One token a byte; every further id is a word of its own, so that any output can be printed.
+static void write_tokenizer(const char *directory, const shape *s) {
+    FILE *file = open_in(directory, "tokenizer.json");
+    fputs("{\"version\": \"1.0\", \"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": "
+          "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": true}, "
+          "\"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\"}, \"model\": "
+          "{\"type\": \"BPE\", \"merges\": [], \"vocab\": {",
+          file);
+    for (int64_t id = 0; id < s->vocab; ++id) {
+        const char *comma = id > 0 ? ", " : "";
+        if (id < 256) {
+            fprintf(file, "%s\"\\u%04x\": %" PRId64, comma, character_of((unsigned)id), id);
+        } else {
+            fprintf(file, "%s\"\\u0120w%" PRId64 "\": %" PRId64, comma, id, id);
+        }
+    }
+    fputs("}}}\n", file);
+    close_file(file, "tokenizer.json");
+}
+
+// ---- the weights --------------------------------------------------------------------------------
+
+static void add(tensor *list, size_t *count, int64_t rows, int64_t columns, const char *format,
+                ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(list[*count].name, NAME_BYTES, format, arguments);
+    va_end(arguments);
+    list[*count].rows = rows;
+    list[(*count)++].columns = columns;
+}
+
+static size_t list_tensors(const shape *s, tensor *list) {
+    const int64_t kv = s->hidden / s->heads * s->kv_heads;
+    size_t count = 0;
+    add(list, &count, s->vocab, s->hidden, "model.embed_tokens.weight");
+    add(list, &count, s->vocab, s->hidden, "lm_head.weight");
+    add(list, &count, 0, s->hidden, "model.norm.weight");
+    for (int64_t i = 0; i < s->layers; ++i) {
+        const struct {
+            const char *name;
+            int64_t rows;
+            int64_t columns;
+        } parts[] = {
+            {"input_layernorm",          0,               s->hidden      },
+            {"post_attention_layernorm", 0,               s->hidden      },
+            {"self_attn.q_proj",         s->hidden,       s->hidden      },
+            {"self_attn.k_proj",         kv,              s->hidden      },
+            {"self_attn.v_proj",         kv,              s->hidden      },
+            {"self_attn.o_proj",         s->hidden,       s->hidden      },
+            {"mlp.gate_proj",            s->intermediate, s->hidden      },
+            {"mlp.up_proj",              s->intermediate, s->hidden      },
+            {"mlp.down_proj",            s->hidden,       s->intermediate},
+        };
+        for (size_t k = 0; k < sizeof parts / sizeof parts[0]; ++k) {
+            add(list, &count, parts[k].rows, parts[k].columns, "model.layers.%" PRId64 ".%s.weight",
+                i, parts[k].name);
+        }
+    }
+    return count;
+}
+
+static uint64_t elements(const tensor *t) {
+    return (uint64_t)(t->rows > 0 ? t->rows : 1) * (uint64_t)t->columns;
+}
+
+// The header, padded with blanks so that the data begins at a multiple of 8.
+static uint64_t write_header(FILE *file, const tensor *list, size_t count) {
+    char *text = NULL;
+    size_t size = 0;
+    uint64_t offset = 0;
+    FILE *header = open_memstream(&text, &size);
+    if (!header) {
+        stop("no memory for the header");
+    }
+    fputs("{\"__metadata__\": {\"format\": \"pt\"}", header);
+    for (size_t i = 0; i < count; ++i) {
+        const uint64_t bytes = 2 * elements(&list[i]);
+        fprintf(header, ", \"%s\": {\"dtype\": \"BF16\", \"shape\": [", list[i].name);
+        if (list[i].rows > 0) {
+            fprintf(header, "%" PRId64 ", ", list[i].rows);
+        }
+        fprintf(header, "%" PRId64 "], \"data_offsets\": [%" PRIu64 ", %" PRIu64 "]}",
+                list[i].columns, offset, offset + bytes);
+        offset += bytes;
+    }
+    fputc('}', header);
+    fflush(header);
+    while (size % 8 != 0) {
+        fputc(' ', header);
+        fflush(header);
+    }
+    fclose(header);
+    const uint64_t length = size;
+    fwrite(&length, sizeof length, 1, file);
+    fwrite(text, 1, size, file);
+    free(text);
+    return offset;
+}
+
+// The exponent of about 1 / sqrt(fan_in), as the bits of four bf16 in a word.
+static uint64_t exponent_bits(int64_t fan_in) {
+    uint64_t exponent = 127;
+    for (int64_t square = 1; 2 * square < fan_in; square *= 4) {
+        --exponent;
+    }
+    return exponent << 7 & 0x7f80;
+}
+
+static void write_random(FILE *file, const tensor *t, uint64_t *state, uint64_t *buffer) {
+    const uint64_t lanes = UINT64_C(0x0001000100010001);
+    const uint64_t exponent = exponent_bits(t->columns) * lanes;
+    uint64_t left = elements(t);
+    while (left > 0) {
+        const uint64_t now = left < 4 * BUFFER_WORDS ? left : 4 * BUFFER_WORDS;
+        for (uint64_t i = 0; i < (now + 3) / 4; ++i) {
+            *state ^= *state << 13;
+            *state ^= *state >> 7;
+            *state ^= *state << 17;
+            buffer[i] = (*state & 0x807f * lanes) | exponent;
+        }
+        fwrite(buffer, 2, now, file);
+        left -= now;
+    }
+}
+
+static void write_ones(FILE *file, const tensor *t) {
+    const uint16_t one = 0x3f80;
+    for (int64_t i = 0; i < t->columns; ++i) {
+        fwrite(&one, sizeof one, 1, file);
+    }
+}
+
+static void write_weights(const char *directory, const shape *s, uint64_t seed) {
+    tensor *list = calloc((size_t)(3 + 9 * s->layers), sizeof *list);
+    uint64_t *buffer = malloc(BUFFER_WORDS * sizeof *buffer);
+    if (!list || !buffer) {
+        stop("no memory for the list of tensors");
+    }
+    const size_t count = list_tensors(s, list);
+    FILE *file = open_in(directory, "model.safetensors");
+    setvbuf(file, NULL, _IONBF, 0);
+    const uint64_t bytes = write_header(file, list, count);
+    uint64_t state = seed * UINT64_C(0x9E3779B97F4A7C15) + 1;
+    for (size_t i = 0; i < count; ++i) {
+        if (list[i].rows > 0) {
+            write_random(file, &list[i], &state, buffer);
+        } else {
+            write_ones(file, &list[i]);
+        }
+        if (ferror(file)) {
+            stop("model.safetensors: cannot be written: %s", strerror(errno));
+        }
+    }
+    close_file(file, "model.safetensors");
+    printf("%s: %s, %" PRIu64 " parameters, %" PRIu64 " bytes\n", directory, s->name, bytes / 2,
+           bytes);
+    free(buffer);
+    free(list);
+}
+
+// ---- the command line ---------------------------------------------------------------------------
+
+static shape find_shape(const char *name) {
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; ++i) {
+        if (strcmp(shapes[i].name, name) == 0) {
+            return shapes[i];
+        }
+    }
+    stop("there is no shape '%s'; known are tinyllama, llama-3.2-1b, llama-3-8b", name);
+}
+
+static int64_t number(const char *option, const char *text) {
+    char *end = NULL;
+    const long long value = strtoll(text, &end, 10);
+    if (*text == '\0' || *end != '\0' || value < 1 || value > 1000000000) {
+        stop("%s %s: a number from 1 to 1000000000 is needed", option, text);
+    }
+    return value;
+}
+
+int main(int argc, char **argv) {
+    shape s = shapes[0];
+    const char *directory = NULL;
+    uint64_t seed = 1;
+    for (int i = 1; i < argc; ++i) {
+        const char *option = argv[i];
+        if (option[0] != '-') {
+            directory = option;
+            continue;
+        }
+        if (++i == argc) {
+            stop("%s needs a value", option);
+        }
+        if (strcmp(option, "--shape") == 0) {
+            s = find_shape(argv[i]);
+        } else if (strcmp(option, "--layers") == 0) {
+            s.layers = number(option, argv[i]);
+        } else if (strcmp(option, "--vocab") == 0) {
+            s.vocab = number(option, argv[i]);
+        } else if (strcmp(option, "--seed") == 0) {
+            seed = (uint64_t)number(option, argv[i]);
+        } else {
+            stop("unknown option %s; known are --shape --layers --vocab --seed", option);
+        }
+    }
+    if (!directory) {
+        stop("usage: make-checkpoint DIR [--shape NAME] [--layers N] [--vocab N] [--seed N]");
+    }
+    if (mkdir(directory, 0777) != 0 && errno != EEXIST) {
+        stop("%s: %s", directory, strerror(errno));
+    }
+    write_config(directory, &s);
+    write_tokenizer(directory, &s);
+    write_weights(directory, &s, seed);
+    return 0;
+}
