@@ -194,6 +194,26 @@ berth_status test_device_forward(void *self, const berth_op_args *args) {
     return site->op->reference(self, &own);
 }
 
+#define DEVICE_IMPL(op_name, bits)                                                                 \
+    {                                                                                              \
+        .size = sizeof(berth_op_impl), .op = (op_name), .name = "oot." op_name,                    \
+        .dispatch_key = BERTH_DISPATCH_OOT, .revision = 1, .forward = test_device_forward,         \
+        .flags = (bits)                                                                            \
+    }
+const berth_op_impl test_device_impls[TEST_DEVICE_IMPLS] = {
+    DEVICE_IMPL("norm", BERTH_IMPL_IN_PLACE),
+    DEVICE_IMPL("add", BERTH_IMPL_IN_PLACE),
+    DEVICE_IMPL("linear", 0),
+    DEVICE_IMPL("scale", BERTH_IMPL_IN_PLACE),
+    DEVICE_IMPL("row_sum", 0),
+    DEVICE_IMPL("contiguous", 0),
+    DEVICE_IMPL("embedding", 0),
+    DEVICE_IMPL("select_rows", 0),
+    DEVICE_IMPL("paged_attention", 0),
+    DEVICE_IMPL("accumulate", 0),
+    DEVICE_IMPL("pool", 0),
+};
+
 // ---- platforms ----------------------------------------------------------------------------------
 
 static const berth_dtype dtypes[] = {BERTH_DTYPE_F32};
