@@ -170,38 +170,34 @@ berth_status berth_backend_find(berth_plan *plan, const berth_op_site *site,
 }
 
 static berth_status own_shape(const berth_plan *plan, const berth_binding *binding, uint64_t state,
-                              int64_t num_blocks, int64_t out_shape[BERTH_MAX_DIMS],
-                              uint32_t *out_ndim) {
+                              int64_t num_blocks, berth_cache_shape *out_shape) {
     const berth_attention_query query = query_of(plan, &binding->site);
     uint64_t ndim = 0;
     berth_plugin_enter(binding->owner, "kv_cache_shape");
     BERTH_TRY_NOTE(berth_plugin_leave(binding->backend->kv_cache_shape(&query, state, num_blocks,
-                                                                       out_shape, &ndim)),
+                                                                       out_shape->extents, &ndim)),
                    "shaping the cache of layer '%s'", binding->site.layer);
-    for (uint64_t i = 0; i < ndim && ndim <= BERTH_MAX_DIMS; ++i) {
-        if (out_shape[i] < 1) {
-            ndim = 0;
-        }
+    bool is_shape = ndim > 0 && ndim <= BERTH_MAX_DIMS;
+    for (uint64_t i = 0; is_shape && i < ndim; ++i) {
+        is_shape = out_shape->extents[i] > 0;
     }
-    if (ndim == 0 || ndim > BERTH_MAX_DIMS) {
+    if (!is_shape) {
         return BERTH_FAIL(INTERNAL, "kv_cache_shape of attention backend '%s' gave no shape",
                           binding->backend->name);
     }
-    *out_ndim = (uint32_t)ndim;
+    out_shape->ndim = (uint32_t)ndim;
     return BERTH_OK;
 }
 
 berth_status berth_backend_shape(const berth_plan *plan, const berth_binding *binding,
-                                 uint64_t state, int64_t num_blocks,
-                                 int64_t out_shape[BERTH_MAX_DIMS], uint32_t *out_ndim) {
+                                 uint64_t state, int64_t num_blocks, berth_cache_shape *out_shape) {
     if (binding->backend != NULL && binding->backend->kv_cache_shape != NULL) {
-        return own_shape(plan, binding, state, num_blocks, out_shape, out_ndim);
+        return own_shape(plan, binding, state, num_blocks, out_shape);
     }
     const berth_kv_cache_spec *cache = berth_plan_cache(plan, binding->site.layer);
-    out_shape[0] = num_blocks;
-    out_shape[1] = cache->block_size;
-    out_shape[2] = cache->num_kv_heads;
-    out_shape[3] = cache->head_size;
-    *out_ndim = 4;
+    *out_shape = (berth_cache_shape){
+        .extents = {num_blocks, cache->block_size, cache->num_kv_heads, cache->head_size},
+        .ndim = 4,
+    };
     return BERTH_OK;
 }

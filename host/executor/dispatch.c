@@ -200,23 +200,28 @@ static const char *name_of(const contender *candidate) {
                                         : "attention backend";
 }
 
+// Why a candidate that nothing speaks against was not asked before the winner.
+static const char *why_later(const contender *first, const contender *second) {
+    if (is_native(second)) {
+        return "native comes last";
+    }
+    if (second->impl == NULL || second->key == NULL || first->key == NULL ||
+        strcmp(second->key, first->key) != 0) {
+        return "asked later";
+    }
+    return first->impl != NULL && second->impl->priority == first->impl->priority
+               ? "same priority, its plugin or name comes later"
+               : "its priority is lower";
+}
+
 // The first other candidate: one that was passed over, else the next that would have been asked.
 static const char *runner_up(const contest *in, size_t winner) {
     if (in->count < 2) {
         return "";
     }
     const contender *second = &in->candidates[winner == 0 ? 1 : 0];
-    const char *lost = second->lost;
-    if (lost == NULL) {
-        const contender *first = &in->candidates[winner];
-        const bool is_lower = second->impl != NULL && second->key != NULL && first->key != NULL &&
-                              strcmp(second->key, first->key) == 0;
-        lost = is_native(second) ? "native comes last"
-               : !is_lower       ? "asked later"
-               : second->impl->priority < first->impl->priority
-                   ? "its priority is lower"
-                   : "same priority, its plugin or name comes later";
-    }
+    const char *lost =
+        second->lost != NULL ? second->lost : why_later(&in->candidates[winner], second);
     return berth_arena_printf(in->plan->arena, "%s of %s: %s", name_of(second), second->owner->id,
                               lost);
 }

@@ -31,11 +31,14 @@ BERTH_MUST_CHECK berth_status berth_backend_find(berth_plan *plan, const berth_o
                                                  const berth_attention_backend **out_backend,
                                                  const berth_owner **out_owner,
                                                  const char **out_reason);
+// Elements of one state of the site's cache.
+typedef struct berth_cache_shape {
+    int64_t extents[BERTH_MAX_DIMS];
+    uint32_t ndim;
+} berth_cache_shape;
 BERTH_MUST_CHECK berth_status berth_backend_shape(const berth_plan *plan,
                                                   const berth_binding *binding, uint64_t state,
-                                                  int64_t num_blocks,
-                                                  int64_t out_shape[BERTH_MAX_DIMS],
-                                                  uint32_t *out_ndim);
+                                                  int64_t num_blocks, berth_cache_shape *out_shape);
 // The cache of a layer, NULL when it has none.
 const berth_kv_cache_spec *berth_plan_cache(const berth_plan *plan, const char *layer);
 

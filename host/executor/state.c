@@ -110,19 +110,19 @@ berth_status berth_states_create(berth_plan *plan) {
 static berth_status shape_cache(berth_plan *plan, uint32_t index, int64_t num_blocks) {
     berth_storage *storage = &plan->storages.data[index];
     berth_operand *operand = *home_of(plan, storage->value, storage->space);
-    uint32_t ndim = 0;
-    BERTH_TRY(berth_backend_shape(plan, storage->binding, storage->input, num_blocks,
-                                  operand->shape, &ndim));
+    berth_cache_shape shape;
+    BERTH_TRY(berth_backend_shape(plan, storage->binding, storage->input, num_blocks, &shape));
     int64_t elements = 1;
-    for (uint32_t i = 0; i < ndim; ++i) {
-        if (__builtin_mul_overflow(elements, operand->shape[i], &elements) ||
+    for (uint32_t i = 0; i < shape.ndim; ++i) {
+        if (__builtin_mul_overflow(elements, shape.extents[i], &elements) ||
             elements > INT64_MAX / 64) {
             return BERTH_FAIL(OUT_OF_MEMORY, "a cache of %lld blocks is too large",
                               (long long)num_blocks);
         }
+        operand->shape[i] = shape.extents[i];
     }
-    berth_layout_dense(operand->shape, ndim, operand->strides);
-    operand->tensor.ndim = (int32_t)ndim;
+    berth_layout_dense(operand->shape, shape.ndim, operand->strides);
+    operand->tensor.ndim = (int32_t)shape.ndim;
     storage->bytes = berth_dtype_bytes(operand->tensor.dtype, (uint64_t)elements);
     return BERTH_OK;
 }

@@ -142,7 +142,7 @@ BERTH_MUST_CHECK berth_status berth_graph_verify(const berth_graph *graph,
                                                  const berth_registry *registry);
 void berth_graph_print(const berth_graph *graph, berth_text *text);
 void berth_graph_print_dot(const berth_graph *graph, berth_text *text);
-// INVALID_ARGUMENT with line and column.
+// INVALID_ARGUMENT with line and column, or OUT_OF_MEMORY.
 BERTH_MUST_CHECK berth_status berth_graph_parse(const berth_registry *registry, berth_str source,
                                                 berth_graph **out_graph);
 

@@ -40,7 +40,7 @@ berth_status berth_graph_site(const berth_graph *graph, const berth_graph_node *
 }
 
 static berth_status check_result(const berth_graph_node *node, const berth_op_result *result,
-                                 berth_value_type out_types[BERTH_MAX_OUTPUTS]) {
+                                 berth_inferred *out) {
     const char *name = node->op->op.name;
     if (result->count > BERTH_MAX_OUTPUTS) {
         return BERTH_FAIL(INTERNAL, "op '%s': its infer gave %llu outputs, there may be at most %d",
@@ -50,18 +50,18 @@ static berth_status check_result(const berth_graph_node *node, const berth_op_re
         return BERTH_FAIL(INTERNAL, "op '%s': its infer gave no output", name);
     }
     for (uint64_t i = 0; i < result->count; ++i) {
-        const berth_status status = berth_type_normalise(result->types[i], &out_types[i]);
+        const berth_status status = berth_type_normalise(result->types[i], &out->types[i]);
         if (status != BERTH_OK) {
             return BERTH_FAIL(INTERNAL, "op '%s': its infer gave output %llu a wrong type: %s",
                               name, (unsigned long long)i, berth_status_message());
         }
     }
+    out->count = result->count;
     return BERTH_OK;
 }
 
 berth_status berth_node_infer(const berth_graph *graph, const berth_graph_node *node,
-                              const berth_host *host, berth_arena *arena,
-                              berth_value_type out_types[BERTH_MAX_OUTPUTS], size_t *out_count) {
+                              const berth_host *host, berth_arena *arena, berth_inferred *out) {
     berth_op_site site;
     BERTH_TRY(berth_graph_site(graph, node, host, arena, &site));
     berth_value_type written[BERTH_MAX_OUTPUTS] = {0};
@@ -73,7 +73,5 @@ berth_status berth_node_infer(const berth_graph *graph, const berth_graph_node *
     berth_op_result result = {.size = sizeof(result), .types = types};
     berth_plugin_enter(node->op->owner, "infer");
     BERTH_TRY(berth_plugin_leave(node->op->op.infer(&site, &result)));
-    BERTH_TRY(check_result(node, &result, out_types));
-    *out_count = result.count;
-    return BERTH_OK;
+    return check_result(node, &result, out);
 }

@@ -49,8 +49,9 @@ static berth_status check_builder(reader *parser, size_t at) {
     berth_graph *none = NULL;
     const berth_status status = berth_graph_finish(parser->builder, &none);
     parser->builder = NULL;
-    return status == BERTH_OK ? BERTH_OK
-                              : berth_scan_fail(&parser->scan, at, "%s", berth_status_message());
+    return status == BERTH_OK || status == BERTH_OUT_OF_MEMORY
+               ? status
+               : berth_scan_fail(&parser->scan, at, "%s", berth_status_message());
 }
 
 // ---- values -------------------------------------------------------------------------------------
@@ -221,92 +222,6 @@ static berth_status parse_reshape(reader *parser, const result_list *results) {
 
 // ---- attributes ---------------------------------------------------------------------------------
 
-// "-" and a number: an integer, or a real when it has a point or an exponent.
-static berth_status parse_numeric(reader *parser, berth_attribute *out) {
-    const bool is_negative = berth_scan_is_mark(&parser->scan, '-');
-    const size_t at = parser->scan.word_at;
-    if (is_negative) {
-        BERTH_TRY(berth_scan_next(&parser->scan));
-    }
-    const berth_scan *scan = &parser->scan;
-    if (scan->kind != BERTH_WORD_NUMBER || (is_negative && scan->word_at != at + 1)) {
-        return berth_scan_fail(scan, at, "a constant is a number, a string, true, false or a list");
-    }
-    const berth_str whole = berth_str_slice(scan->source, at, scan->word_at + scan->word.size - at);
-    const bool is_real =
-        berth_str_find(whole, '.') < whole.size || berth_str_find(whole, 'e') < whole.size;
-    out->kind = is_real ? BERTH_ATTRIBUTE_F64 : BERTH_ATTRIBUTE_I64;
-    const berth_status status =
-        is_real ? berth_str_parse_f64(whole, &out->f64) : berth_str_parse_i64(whole, &out->i64);
-    if (status != BERTH_OK) {
-        return berth_scan_fail(scan, at, "%s", berth_status_message());
-    }
-    return berth_scan_next(&parser->scan);
-}
-
-typedef berth_array(int64_t) word_array; // integers, or the bits of reals
-
-static berth_status parse_items(reader *parser, word_array *items, berth_attribute *out) {
-    bool has_more = true;
-    while (has_more) {
-        const size_t at = parser->scan.word_at;
-        berth_attribute item = {0};
-        BERTH_TRY(parse_numeric(parser, &item));
-        const uint64_t kind =
-            item.kind == BERTH_ATTRIBUTE_I64 ? BERTH_ATTRIBUTE_I64S : BERTH_ATTRIBUTE_F64S;
-        if (items->count > 0 && kind != out->kind) {
-            return berth_scan_fail(&parser->scan, at, "a list of integers and reals");
-        }
-        out->kind = kind;
-        int64_t word = item.i64;
-        if (kind == BERTH_ATTRIBUTE_F64S) {
-            memcpy(&word, &item.f64, sizeof(word));
-        }
-        BERTH_TRY(berth_array_push(items, word));
-        BERTH_TRY(berth_scan_accept(&parser->scan, ",", &has_more));
-    }
-    return berth_scan_expect(&parser->scan, "]");
-}
-
-// Behind the '['. An empty list has the kind that the op declares.
-static berth_status parse_list(reader *parser, uint64_t declared, berth_attribute *out) {
-    bool is_empty = false;
-    out->kind = declared;
-    BERTH_TRY(berth_scan_accept(&parser->scan, "]", &is_empty));
-    if (is_empty) {
-        return BERTH_OK;
-    }
-    word_array items = {0};
-    berth_status status = parse_items(parser, &items, out);
-    void *list =
-        status == BERTH_OK ? berth_arena_array(parser->arena, items.count, sizeof(int64_t)) : NULL;
-    if (list != NULL) {
-        memcpy(list, items.data, items.count * sizeof(int64_t));
-        out->count = items.count;
-        out->i64s = out->kind == BERTH_ATTRIBUTE_I64S ? list : NULL;
-        out->f64s = out->kind == BERTH_ATTRIBUTE_F64S ? list : NULL;
-    } else if (status == BERTH_OK) {
-        status = berth_arena_exhausted(parser->arena, "lists of a graph text");
-    }
-    berth_array_free(&items);
-    return status;
-}
-
-static berth_status parse_constant(reader *parser, uint64_t declared, berth_attribute *out) {
-    bool is_list = false;
-    if (parser->scan.kind == BERTH_WORD_STRING) {
-        out->kind = BERTH_ATTRIBUTE_STR;
-        return berth_scan_string(&parser->scan, parser->arena, &out->str);
-    }
-    if (berth_scan_is_name(&parser->scan, "true") || berth_scan_is_name(&parser->scan, "false")) {
-        out->kind = BERTH_ATTRIBUTE_BOOL;
-        out->i64 = berth_scan_is_name(&parser->scan, "true");
-        return berth_scan_next(&parser->scan);
-    }
-    BERTH_TRY(berth_scan_accept(&parser->scan, "[", &is_list));
-    return is_list ? parse_list(parser, declared, out) : parse_numeric(parser, out);
-}
-
 static uint64_t declared_kind(const reader *parser, const char *op, const char *attribute) {
     const berth_op_entry *entry = berth_registry_find_op(parser->registry, op);
     for (uint64_t i = 0; entry != NULL && i < entry->op.attribute_count; ++i) {
@@ -330,7 +245,8 @@ static berth_status parse_attributes(reader *parser, const char *op, op_line *li
         }
         *attribute = (berth_attribute){.size = sizeof(*attribute), .name = cstr};
         BERTH_TRY(berth_scan_expect(&parser->scan, "="));
-        BERTH_TRY(parse_constant(parser, declared_kind(parser, op, cstr), attribute));
+        BERTH_TRY(berth_scan_constant(&parser->scan, parser->arena, declared_kind(parser, op, cstr),
+                                      attribute));
         BERTH_TRY(berth_array_push(&line->attributes, attribute));
         BERTH_TRY(berth_scan_accept(&parser->scan, ",", &has_more));
     }

@@ -27,12 +27,15 @@ berth_status berth_slice_type(const berth_value_type *source, const berth_graph_
 // Whether both types have the same dtype and number of elements.
 berth_status berth_reshape_check(const berth_value_type *source, const berth_value_type *target);
 
+typedef struct berth_inferred {
+    berth_value_type types[BERTH_MAX_OUTPUTS]; // normalised
+    size_t count;
+} berth_inferred;
+
 // The types that the op gives a node whose inputs, states and attributes are set: the only call of
-// berth_op.infer. Writes normalised types; the op's text explains a refusal, INTERNAL what it wrote
-// wrongly.
+// berth_op.infer. The op's text explains a refusal, INTERNAL what it wrote wrongly.
 berth_status berth_node_infer(const berth_graph *graph, const berth_graph_node *node,
-                              const berth_host *host, berth_arena *arena,
-                              berth_value_type out_types[BERTH_MAX_OUTPUTS], size_t *out_count);
+                              const berth_host *host, berth_arena *arena, berth_inferred *out);
 
 // The graph as it grows: its nodes and values until the builder's next call.
 const berth_graph *berth_graph_peek(const berth_graph_builder *builder);

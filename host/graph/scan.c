@@ -274,7 +274,7 @@ static berth_status scan_dims(berth_scan *scan, berth_value_type *type) {
 
 berth_status berth_scan_type(berth_scan *scan, berth_value_type *out_type) {
     const size_t at = scan->word_at;
-    berth_str name;
+    berth_str name = {0};
     BERTH_TRY(berth_scan_name(scan, "a type", &name));
     berth_value_type type = {.size = sizeof(type), .dtype = berth_dtype_find(name)};
     if (type.dtype == BERTH_DTYPE_NONE) {

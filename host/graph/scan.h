@@ -41,6 +41,10 @@ BERTH_MUST_CHECK berth_status berth_scan_i64(berth_scan *scan, const char *what,
                                              int64_t *out_value); // without a sign
 BERTH_MUST_CHECK berth_status berth_scan_string(berth_scan *scan, berth_arena *arena,
                                                 const char **out_string);
+// 1, -1.5e3, "text", true, [1, 2]: kind and content of the attribute, copied into the arena. An
+// empty list has the kind that is declared.
+BERTH_MUST_CHECK berth_status berth_scan_constant(berth_scan *scan, berth_arena *arena,
+                                                  uint64_t declared, berth_attribute *out);
 // "f32[s0, 64]"
 BERTH_MUST_CHECK berth_status berth_scan_type(berth_scan *scan, berth_value_type *out_type);
 

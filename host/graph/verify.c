@@ -146,25 +146,24 @@ static berth_status check_results(verifier *checker, const berth_graph_node *nod
 static berth_status check_types(verifier *checker, const berth_graph_node *node) {
     berth_graph_node bare = *node;
     bare.output_count = 0;
-    berth_value_type types[BERTH_MAX_OUTPUTS];
-    size_t count = 0;
+    berth_inferred inferred;
     berth_arena_reset(checker->scratch);
-    const berth_status status =
-        berth_node_infer(checker->graph, &bare, berth_registry_host(checker->registry),
-                         checker->scratch, types, &count);
+    const berth_status status = berth_node_infer(
+        checker->graph, &bare, berth_registry_host(checker->registry), checker->scratch, &inferred);
     if (status != BERTH_OK) {
         return BROKEN(checker, node, "%s", berth_status_message());
     }
-    if (count != node->output_count) {
-        return BROKEN(checker, node, "%zu outputs, the op gives %zu", node->output_count, count);
+    if (inferred.count != node->output_count) {
+        return BROKEN(checker, node, "%zu outputs, the op gives %zu", node->output_count,
+                      inferred.count);
     }
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < inferred.count; ++i) {
         const berth_value_type *type = &checker->graph->values[node->outputs[i]].type;
         char a[BERTH_TYPE_TEXT_BYTES];
         char b[BERTH_TYPE_TEXT_BYTES];
-        if (!berth_type_equal(type, &types[i])) {
+        if (!berth_type_equal(type, &inferred.types[i])) {
             return BROKEN(checker, node, "output %zu is %s, the op gives %s", i,
-                          berth_type_text(type, a), berth_type_text(&types[i], b));
+                          berth_type_text(type, a), berth_type_text(&inferred.types[i], b));
         }
     }
     return BERTH_OK;

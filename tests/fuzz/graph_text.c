@@ -16,8 +16,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static berth_registry *core_registry(void) {
     static berth_config config;
+    static berth_arena *arena;
     berth_registry *registry = NULL;
-    if (berth_registry_create(&config, NULL, &registry) != BERTH_OK ||
+    if (berth_arena_create(1u << 16, 1u << 24, &arena) != BERTH_OK ||
+        berth_config_init(&config, arena) != BERTH_OK ||
+        berth_registry_create(&config, NULL, &registry) != BERTH_OK ||
         berth_registry_add_core(registry, berth_core_plugins, berth_core_plugins_count) !=
             BERTH_OK ||
         berth_registry_freeze(registry) != BERTH_OK) {

@@ -78,17 +78,17 @@ static char *within(const void *base, uint64_t offset, uint64_t bytes) {
 
 static berth_status copy_to_device(void *self, uint64_t device, const berth_copy *copy) {
     (void)self;
-    (void)device;
-    memcpy(within(copy->destination, copy->destination_offset, copy->bytes),
-           (const char *)copy->source + copy->source_offset, copy->bytes);
+    CHECK_UINT(device, 0);
+    const char *from = (const char *)copy->source + copy->source_offset;
+    memcpy(within(copy->destination, copy->destination_offset, copy->bytes), from, copy->bytes);
     return BERTH_OK;
 }
 
 static berth_status copy_to_host(void *self, uint64_t device, const berth_copy *copy) {
     (void)self;
-    (void)device;
-    memcpy((char *)copy->destination + copy->destination_offset,
-           within(copy->source, copy->source_offset, copy->bytes), copy->bytes);
+    CHECK_UINT(device, 0);
+    char *to = (char *)copy->destination + copy->destination_offset;
+    memcpy(to, within(copy->source, copy->source_offset, copy->bytes), copy->bytes);
     return BERTH_OK;
 }
 
@@ -194,6 +194,26 @@ berth_status test_device_forward(void *self, const berth_op_args *args) {
     return site->op->reference(self, &own);
 }
 
+#define DEVICE_IMPL(op_name, bits)                                                                 \
+    {                                                                                              \
+        .size = sizeof(berth_op_impl), .op = (op_name), .name = "oot." op_name,                    \
+        .dispatch_key = BERTH_DISPATCH_OOT, .revision = 1, .forward = test_device_forward,         \
+        .flags = (bits)                                                                            \
+    }
+const berth_op_impl test_device_impls[TEST_DEVICE_IMPLS] = {
+    DEVICE_IMPL("norm", BERTH_IMPL_IN_PLACE),
+    DEVICE_IMPL("add", BERTH_IMPL_IN_PLACE),
+    DEVICE_IMPL("linear", 0),
+    DEVICE_IMPL("scale", BERTH_IMPL_IN_PLACE),
+    DEVICE_IMPL("row_sum", 0),
+    DEVICE_IMPL("contiguous", 0),
+    DEVICE_IMPL("embedding", 0),
+    DEVICE_IMPL("select_rows", 0),
+    DEVICE_IMPL("paged_attention", 0),
+    DEVICE_IMPL("accumulate", 0),
+    DEVICE_IMPL("pool", 0),
+};
+
 // ---- platforms ----------------------------------------------------------------------------------
 
 static const berth_dtype dtypes[] = {BERTH_DTYPE_F32};
@@ -235,15 +255,15 @@ static const berth_device_api device_api = {
     .synchronize = synchronize,
 };
 
-static berth_status device_count(void *self, uint64_t *out_count) {
+static berth_status one_device(void *self, uint64_t *out_count) {
     (void)self;
     *out_count = 1;
     return BERTH_OK;
 }
 
-static berth_status device_info(void *self, uint64_t device, berth_device_info *out) {
+static berth_status describe_device(void *self, uint64_t device, berth_device_info *out) {
     (void)self;
-    (void)device;
+    CHECK_UINT(device, 0);
     *out = (berth_device_info){
         .size = sizeof(*out), .name = "fake", .uuid = "", .memory_bytes = UINT64_C(1) << 30};
     return BERTH_OK;
@@ -260,8 +280,8 @@ static berth_status add(berth_registrar *registrar, const char *name, uint64_t k
         .device_name = "fake",
         .capabilities = capabilities,
         .device = capabilities == &handles ? &device_api : &host_api,
-        .device_count = device_count,
-        .device_info = device_info,
+        .device_count = one_device,
+        .device_info = describe_device,
         .get_attn_backend = content_now.get_attn_backend,
     };
     return registrar->add_platform(registrar, &platform, NULL);

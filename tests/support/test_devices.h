@@ -34,6 +34,9 @@ berth_runtime *test_devices_open(const berth_registry *registry, const char *pla
 berth_status test_host_forward(void *self, const berth_op_args *args);
 berth_status test_device_forward(void *self, const berth_op_args *args);
 berth_status test_queued_forward(void *self, const berth_op_args *args);
+// Implementations of every test op but describe for fake-device.
+#define TEST_DEVICE_IMPLS 11
+extern const berth_op_impl test_device_impls[TEST_DEVICE_IMPLS];
 // Calls of the three since the registry was made.
 uint64_t test_devices_calls(void);
 // The address behind a handle of fake-device; fails the test when it is none.

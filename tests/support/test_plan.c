@@ -162,7 +162,7 @@ void test_batch_fill(test_batch *it, const int *query_lens, const int *seq_lens,
     for (int i = 0; i < sequences; ++i) {
         add_sequence(it, i, query_lens[i], seq_lens[i]);
     }
-    for (int i = 0; i < rows; ++i) {
+    for (int i = 0; i < rows && it->batch.token_count > 0; ++i) {
         it->rows[i] = (int32_t)((it->batch.token_count - 1 + i) % it->batch.token_count);
     }
     describe(it, 0, it->token_ids, it->batch.token_count, 0);

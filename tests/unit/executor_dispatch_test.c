@@ -351,6 +351,11 @@ TEST(executor_counts_a_bounced_copy_as_a_fallback) {
 
 // ---- notes --------------------------------------------------------------------------------------
 
+static const char foreign_note[] = "override 'foreign' of plugin content for op 'norm' is never "
+                                   "used: it is for other device types than the platform's";
+static const char refusing_note[] = "override 'special' of plugin content for op 'norm' is never "
+                                    "used: it supports none of the model's sites";
+
 TEST(executor_notes_what_had_no_effect) {
     const berth_op_impl overrides[] = {
         cpu_override,
@@ -373,14 +378,13 @@ TEST(executor_notes_what_had_no_effect) {
     test_plan_list(&it, &it.config.fallback_ops, "describe,nothing");
     refused_layer = "";
     CHECK_OK(test_plan_create(&it));
-    static const char *const wanted[] = {
+    const char *const wanted[] = {
         "custom_ops: '+nrom' matches nothing: there is no such op, did you mean 'norm'?",
         "custom_ops: '-Pool' matches nothing: the op 'pool' is not in this model",
         "custom_ops: '-zzzzzzzzz' matches nothing: there is no such op",
         "fallback_ops: 'describe' matches nothing: the op 'describe' is not in this model",
         "fallback_ops: 'nothing' matches nothing: there is no such op",
-        "override 'foreign' of plugin content for op 'norm' is never used: it is for other device "
-        "types than the platform's",
+        foreign_note,
         "override 'unused' of plugin content for op 'pool' is never used: the model has no such op",
     };
     CHECK_UINT(berth_plan_note_count(it.plan), 7);
@@ -391,10 +395,9 @@ TEST(executor_notes_what_had_no_effect) {
 }
 
 TEST(executor_notes_an_override_that_is_switched_off_or_refuses) {
-    static const char *const wanted[] = {
+    const char *const wanted[] = {
         "override 'special' of plugin content for op 'norm' is never used: the op is switched off",
-        "override 'special' of plugin content for op 'norm' is never used: it supports none of the "
-        "model's sites",
+        refusing_note,
     };
     for (size_t i = 0; i < 2; ++i) {
         test_plan it;

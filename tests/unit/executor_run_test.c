@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "support/alloc.h"
 #include "support/test.h"
 #include "support/test_plan.h"
@@ -69,19 +68,6 @@ static const berth_op_impl host_impls[] = {
     IMPL("add", "cpu", test_host_forward, BERTH_IMPL_IN_PLACE),
     IMPL("linear", "cpu", test_host_forward, 0),
 };
-static const berth_op_impl device_impls[] = {
-    IMPL("norm", "oot", test_device_forward, BERTH_IMPL_IN_PLACE),
-    IMPL("add", "oot", test_device_forward, BERTH_IMPL_IN_PLACE),
-    IMPL("linear", "oot", test_device_forward, 0),
-    IMPL("scale", "oot", test_device_forward, BERTH_IMPL_IN_PLACE),
-    IMPL("row_sum", "oot", test_device_forward, 0),
-    IMPL("contiguous", "oot", test_device_forward, 0),
-    IMPL("embedding", "oot", test_device_forward, 0),
-    IMPL("select_rows", "oot", test_device_forward, 0),
-    IMPL("paged_attention", "oot", test_device_forward, 0),
-    IMPL("accumulate", "oot", test_device_forward, 0),
-    IMPL("pool", "oot", test_device_forward, 0),
-};
 static const berth_op_impl queued_impls[] = {
     IMPL("norm", "xpu", test_queued_forward, 0),
     IMPL("linear", "xpu", test_queued_forward, 0),
@@ -114,9 +100,9 @@ TEST(executor_waits_for_streams_before_it_reads_their_results) {
 
 // Every number of device implementations, from none (all bounced) to all.
 TEST(executor_runs_a_block_on_handles_with_any_ops_bounced) {
-    for (size_t count = 0; count <= sizeof(device_impls) / sizeof(device_impls[0]); ++count) {
+    for (size_t count = 0; count <= TEST_DEVICE_IMPLS; ++count) {
         test_plan it;
-        const test_content content = {.impls = device_impls, .impl_count = count};
+        const test_content content = {.impls = test_device_impls, .impl_count = count};
         open_block(&it, &content, "fake-device");
         run_block(&it);
         test_plan_close(&it);
@@ -125,7 +111,7 @@ TEST(executor_runs_a_block_on_handles_with_any_ops_bounced) {
 
 TEST(executor_copies_nothing_between_ops_of_the_device) {
     test_plan it;
-    const test_content content = {.impls = device_impls, .impl_count = 11};
+    const test_content content = {.impls = test_device_impls, .impl_count = TEST_DEVICE_IMPLS};
     open_block(&it, &content, "fake-device");
     test_batch batch;
     test_batch_fill(&batch, (const int[]){3}, (const int[]){3}, 1, 1);
@@ -142,7 +128,7 @@ TEST(executor_allocates_nothing_in_a_step) {
     for (size_t i = 0; i < 3; ++i) {
         test_plan it;
         const test_content content = {
-            .impls = i == 2 ? device_impls : host_impls,
+            .impls = i == 2 ? test_device_impls : host_impls,
             .impl_count = 3,
         };
         open_block(&it, &content, platforms[i]);
@@ -450,6 +436,34 @@ TEST(executor_destroys_what_it_created_when_a_later_create_fails) {
     CHECK_INT(instances, 0);
 }
 
+// Every allocation of a plan's life fails once: it is refused, and nothing leaks.
+TEST(executor_survives_every_failing_allocation) {
+    const test_content content = {.impls = test_device_impls, .impl_count = 3};
+    berth_status status = BERTH_OUT_OF_MEMORY;
+    uint64_t n = 0;
+    while (status != BERTH_OK) {
+        test_plan it;
+        test_plan_open(&it, &content, "fake-device");
+        test_plan_parse(&it, block);
+        test_plan_cache(&it, "attn", 2, 4);
+        it.config.allow_fallback = true;
+        const float weight[192] = {0};
+        const berth_kv_cache_config caches = {.size = sizeof(caches), .num_blocks = 4};
+        (void)berth_memory_fail_after(++n);
+        status = test_plan_create(&it);
+        for (berth_value i = 2; i <= 6 && status == BERTH_OK; i += 2) {
+            status = berth_plan_set_parameter(it.plan, i, weight,
+                                              (const uint64_t[]){0, 512, 32, 768}[i / 2]);
+        }
+        status = status == BERTH_OK ? berth_plan_ready(it.plan) : status;
+        status = status == BERTH_OK ? berth_plan_set_cache(it.plan, &caches) : status;
+        const bool has_failed = berth_memory_fail_after(0) == 0;
+        CHECK_STATUS(status, has_failed ? BERTH_OUT_OF_MEMORY : BERTH_OK);
+        test_plan_close(&it);
+    }
+    CHECK(n > 10);
+}
+
 // ---- states -------------------------------------------------------------------------------------
 
 static const char *const two_users = "graph \"two\" {\n"
@@ -466,7 +480,8 @@ TEST(executor_keeps_states_from_step_to_step_in_either_space) {
     const char *const platforms[] = {NULL, "fake-device", "fake-device"};
     for (size_t i = 0; i < 3; ++i) {
         test_plan it;
-        const test_content content = {.impls = device_impls, .impl_count = i == 2 ? 11 : 0};
+        const test_content content = {.impls = test_device_impls,
+                                      .impl_count = i == 2 ? TEST_DEVICE_IMPLS : 0};
         test_plan_open(&it, &content, platforms[i]);
         it.config.allow_fallback = true;
         test_plan_parse(&it, two_users);
@@ -508,172 +523,4 @@ TEST(executor_refuses_to_split_a_state_between_device_and_host) {
                    "state 0 of layer 'sum' is used by op 'accumulate' on the device and by op "
                    "'accumulate' on the host");
     test_plan_close(&it);
-}
-
-// ---- random graphs ------------------------------------------------------------------------------
-
-static uint64_t next_random(uint64_t *state) {
-    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return *state >> 33;
-}
-
-static berth_value call_op(berth_graph_builder *b, const char *name, const berth_value *inputs,
-                           uint64_t count, const berth_attribute *attribute) {
-    const berth_call call = {
-        .size = sizeof(call),
-        .name = name,
-        .prefix = "layer",
-        .inputs = inputs,
-        .input_count = count,
-        .attributes = &attribute,
-        .attribute_count = attribute != NULL,
-    };
-    return berth_graph_op(b, &call);
-}
-
-static berth_value weight_of(berth_graph_builder *b, int64_t rows, int64_t columns) {
-    char name[32];
-    (void)snprintf(name, sizeof(name), "w%lldx%lld", (long long)rows, (long long)columns);
-    const berth_value_type type = {
-        .dtype = BERTH_DTYPE_F32,
-        .ndim = 2,
-        .dims = {BERTH_DIM_CONST(rows), BERTH_DIM_CONST(columns)},
-    };
-    return berth_graph_parameter(b, name, &type);
-}
-
-static berth_value widen(berth_graph_builder *b, berth_value x, int64_t columns) {
-    const berth_value inputs[] = {x, weight_of(b, 8, columns)};
-    return call_op(b, "linear", inputs, 2, NULL);
-}
-
-// Half of the columns, seen through views of all kinds, and back to [s0, 8].
-static berth_value add_views(berth_graph_builder *b, uint64_t *random, berth_value x) {
-    const berth_value half = berth_graph_slice(b, x, 1, (int64_t)(next_random(random) % 5), 4);
-    const berth_dim flat[] = {
-        {.symbol = BERTH_SYMBOL_TOKENS, .a = 4, .b = 0, .c = 1}
-    };
-    const berth_dim square[] = {BERTH_DIM_TOKENS, BERTH_DIM_CONST(2), BERTH_DIM_CONST(2)};
-    const berth_dim back[] = {BERTH_DIM_TOKENS, BERTH_DIM_CONST(4)};
-    berth_value view = half;
-    switch (next_random(random) % 6) {
-    case 0: // a reshape that no strides can express
-        view = berth_graph_reshape(b, berth_graph_reshape(b, half, flat, 1), back, 2);
-        break;
-    case 1: // one that strides can
-        view = call_op(b, "scale", (berth_value[]){berth_graph_reshape(b, half, square, 3)}, 1,
-                       BERTH_F64("factor", 0.5));
-        view = berth_graph_reshape(b, view, back, 2);
-        break;
-    case 2: // a slice of the middle dimension
-        view = berth_graph_slice(b, berth_graph_reshape(b, half, square, 3), 1, 1, 1);
-        view = berth_graph_reshape(b, view,
-                                   (const berth_dim[]){BERTH_DIM_TOKENS, BERTH_DIM_CONST(2)}, 2);
-        return widen(b, view, 2);
-    case 3: // rows any stride apart are enough
-        return widen(b, call_op(b, "row_sum", &half, 1, NULL), 1);
-    case 4: // but not gaps within a row
-        view = berth_graph_slice(b, berth_graph_reshape(b, half, square, 3), 2, 1, 1);
-        return widen(b, call_op(b, "row_sum", &view, 1, NULL), 1);
-    default:
-        break;
-    }
-    return widen(b, view, 4);
-}
-
-static berth_value add_random(berth_graph_builder *b, uint64_t *random, const berth_value *values,
-                              size_t count) {
-    const berth_value x = values[count - 1 - next_random(random) % (count < 4 ? count : 4)];
-    const berth_value y = values[next_random(random) % count];
-    const berth_value pair[] = {x, y};
-    switch (next_random(random) % 7) {
-    case 0:
-        return call_op(b, "add", pair, 2, NULL);
-    case 1:
-        return call_op(b, "scale", pair, 1, BERTH_F64("factor", -0.75));
-    case 2:
-        return call_op(b, "norm", pair, 1, BERTH_F64("eps", 1e-5));
-    case 3: {
-        berth_value both[2];
-        const berth_attribute *eps = BERTH_F64("eps", 1e-3);
-        const berth_call call = {.size = sizeof(call),
-                                 .name = "norm",
-                                 .inputs = pair,
-                                 .input_count = 2,
-                                 .attributes = &eps,
-                                 .attribute_count = 1,
-                                 BERTH_OUTPUTS(both)};
-        (void)berth_graph_op(b, &call);
-        return both[next_random(random) % 2];
-    }
-    case 4:
-        return call_op(b, "accumulate", pair, 1, NULL);
-    case 5:
-        return widen(b, x, 8);
-    default:
-        return add_views(b, random, x);
-    }
-}
-
-static berth_graph *random_graph(const berth_registry *registry, uint64_t seed) {
-    berth_graph_builder *b = NULL;
-    CHECK_OK(berth_graph_begin(registry, "random", &b));
-    const berth_value_type state = {
-        .dtype = BERTH_DTYPE_F32, .ndim = 1, .dims = {BERTH_DIM_CONST(8)}};
-    berth_graph_state(b, "layer", 0, &state);
-    const berth_value ids[] = {berth_graph_input(b, "token_ids"), weight_of(b, 16, 8)};
-    berth_value values[24];
-    size_t count = 1;
-    values[0] = call_op(b, "embedding", ids, 2, NULL);
-    while (count < 24) {
-        values[count] = add_random(b, &seed, values, count);
-        ++count;
-    }
-    const berth_value rows[] = {values[23], berth_graph_input(b, "logits_rows")};
-    berth_graph_output_add(b, "rows", call_op(b, "select_rows", rows, 2, NULL));
-    berth_graph_output_add(b, "pooled", call_op(b, "pool", &values[22], 1, NULL));
-    berth_graph_output_add(b, "value", values[next_random(&seed) % 24]);
-    berth_graph_output_add(b, "part", berth_graph_slice(b, values[21], 1, 2, 3));
-    berth_graph *graph = NULL;
-    CHECK_OK(berth_graph_finish(b, &graph));
-    return graph;
-}
-
-// A random choice of implementations: `count` of them for the content.
-static size_t choose_impls(uint64_t seed, bool is_device, berth_op_impl *impls) {
-    size_t count = 0;
-    for (size_t i = 0; i < sizeof(device_impls) / sizeof(device_impls[0]); ++i) {
-        if (next_random(&seed) % 3 > 0) {
-            impls[count] = device_impls[i];
-            impls[count].dispatch_key = is_device ? "oot" : "cpu";
-            impls[count++].forward = is_device ? test_device_forward : test_host_forward;
-        }
-    }
-    return count;
-}
-
-TEST(executor_computes_random_graphs_like_the_reference_on_every_platform) {
-    const char *const platforms[] = {NULL, "fake-host", "fake-device"};
-    for (uint64_t seed = 0; seed < 60; ++seed) {
-        berth_op_impl impls[11];
-        const test_content content = {
-            .impls = impls,
-            .impl_count = choose_impls(seed, seed % 3 == 2, impls),
-        };
-        test_plan it;
-        test_plan_open(&it, &content, platforms[seed % 3]);
-        it.config.allow_fallback = true;
-        it.graph = random_graph(it.registry, seed * 77);
-        const berth_status status = test_plan_create(&it);
-        CHECK_STR(status == BERTH_OK ? "" : berth_status_message(), "");
-        test_plan_load(&it);
-        test_batch batch;
-        test_batch_fill(&batch, (const int[]){4, 3}, (const int[]){4, 3}, 2, 3);
-        test_plan_check(&it, &batch);
-        test_batch_fill(&batch, (const int[]){5}, (const int[]){9}, 1, 0);
-        test_plan_check(&it, &batch);
-        test_batch_fill(&batch, (const int[]){1}, (const int[]){10}, 1, 1);
-        test_plan_check(&it, &batch);
-        test_plan_close(&it);
-    }
 }

@@ -2,7 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
+#include "base/memory.h"
 #include "graph/graph.h"
+#include "support/core_registry.h"
 #include "support/test.h"
 #include "support/test_ops.h"
 
@@ -291,6 +294,43 @@ TEST(graph_text_survives_every_cut) {
         CHECK_STATUS(berth_graph_parse(registry, cut, &graph), BERTH_INVALID_ARGUMENT);
         CHECK_CONTAINS(berth_status_message(), "graph text:");
     }
+    berth_registry_destroy(registry);
+}
+
+TEST(graph_text_reads_the_fuzz_corpus_with_the_core_ops) {
+    core_registry core;
+    berth_dir_listing seeds;
+    core_registry_init(&core, NULL);
+    CHECK_OK(berth_dir_list("tests/fuzz/graph_text", core.arena, &seeds));
+    CHECK(seeds.count >= 3);
+    for (size_t i = 0; i < seeds.count; ++i) {
+        char *source = NULL;
+        size_t size = 0;
+        berth_graph *graph = NULL;
+        const char *path = berth_path_join(core.arena, "tests/fuzz/graph_text", seeds.names[i]);
+        CHECK_OK(berth_file_read(path, 1 << 20, &source, &size));
+        const berth_status status = parse(core.registry, source, &graph);
+        CHECK_STR(status == BERTH_OK ? "" : berth_status_message(), "");
+        berth_graph_destroy(graph);
+        berth_free(source);
+    }
+    core_registry_deinit(&core);
+}
+
+// Every allocation fails once: the parser gives up cleanly, and reads the text when none fails.
+TEST(graph_text_survives_every_failing_allocation) {
+    berth_registry *registry = test_ops_registry(NULL);
+    berth_graph *graph = NULL;
+    uint64_t n = 0;
+    do {
+        (void)berth_memory_fail_after(++n);
+        const berth_status status = parse(registry, sample, &graph);
+        const bool has_failed = berth_memory_fail_after(0) == 0;
+        CHECK_STATUS(status, has_failed ? BERTH_OUT_OF_MEMORY : BERTH_OK);
+    } while (graph == NULL);
+    CHECK(n > 10);
+    check_prints(graph, sample);
+    berth_graph_destroy(graph);
     berth_registry_destroy(registry);
 }
 
