@@ -15,7 +15,7 @@
 
 #define FOLDER     "tests/golden"
 #define MODELS     "tests/data/models"
-#define VALIDATION MODELS "/validation.json"
+#define VALIDATION (MODELS "/validation.json")
 #define CPU        TEST_BUILD "/plugins/cpu.plugin.yaml"
 #define MAX_OPS    32
 

@@ -11,9 +11,12 @@
 #include "support/program.h"
 #include "support/sandbox.h"
 
-#define LLAMA "tests/data/models/llama"
-#define QWEN3 "tests/data/models/qwen3"
-#define ALONE PROGRAM_ENV("BERTH_PLUGIN_DIRS=/nonexistent")
+#define SHELL_BERTH TEST_BUILD "/berth" // in a line for the shell
+#define NO_SYMBOL   (TEST_BUILD "/tests/plugins/no-symbol/no-symbol.plugin.yaml")
+#define DUMMY       (TEST_BUILD "/plugins/libberth-platform-dummy.so")
+#define LLAMA       "tests/data/models/llama"
+#define QWEN3       "tests/data/models/qwen3"
+#define ALONE       PROGRAM_ENV("BERTH_PLUGIN_DIRS=/nonexistent")
 
 #define JSON(p, root) CHECK_OK(berth_json_parse(berth_str_from((p)->out), "output", NULL, (root)))
 
@@ -204,9 +207,10 @@ TEST(cli_tokenize_is_undone_by_ids) {
     char line[4096];
     sandbox_make(&box);
     const char *path = sandbox_write(&box, "text", text);
-    (void)snprintf(
-        line, sizeof line,
-        BERTH " tokenize --model " LLAMA " <%s | " BERTH " tokenize --model " LLAMA " --ids", path);
+    (void)snprintf(line, sizeof line,
+                   SHELL_BERTH " tokenize --model " LLAMA " <%s | " SHELL_BERTH
+                               " tokenize --model " LLAMA " --ids",
+                   path);
     PROGRAM_MUST(&p, ALONE, "sh", "-c", line);
     CHECK_STR(p.out, text);
     sandbox_remove(&box);
@@ -257,13 +261,11 @@ TEST(cli_plugins_list_without_plugins_shows_the_core) {
 TEST(cli_plugins_list_static_opens_nothing) {
     program p;
     program full;
-    PROGRAM_MUST(&p, ALONE, BERTH, "plugins", "list", "--static", "--plugin",
-                 TEST_BUILD "/tests/plugins/no-symbol/no-symbol.plugin.yaml", "--platform",
-                 "no-symbol");
+    PROGRAM_MUST(&p, ALONE, BERTH, "plugins", "list", "--static", "--plugin", NO_SYMBOL,
+                 "--platform", "no-symbol");
     CHECK_CONTAINS(p.out, "no-symbol  1.0.0    found");
     CHECK(strstr(p.out, "core-ops") == NULL);
-    PROGRAM_MUST(&full, ALONE, BERTH, "plugins", "list", "--plugin",
-                 TEST_BUILD "/tests/plugins/no-symbol/no-symbol.plugin.yaml", "--platform",
+    PROGRAM_MUST(&full, ALONE, BERTH, "plugins", "list", "--plugin", NO_SYMBOL, "--platform",
                  "no-symbol");
     CHECK_CONTAINS(full.out, "load failed");
 }
@@ -283,8 +285,7 @@ TEST(cli_plugins_inspect_shows_what_a_plugin_registered) {
 
 TEST(cli_plugins_inspect_takes_a_library_without_a_manifest) {
     program p;
-    PROGRAM_MUST(&p, ALONE, BERTH, "plugins", "inspect",
-                 TEST_BUILD "/plugins/libberth-platform-dummy.so");
+    PROGRAM_MUST(&p, ALONE, BERTH, "plugins", "inspect", DUMMY);
     CHECK_CONTAINS(p.out, "libberth-platform-dummy.so");
     CHECK_CONTAINS(p.out, "dummy");
 }
