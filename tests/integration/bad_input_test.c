@@ -369,9 +369,9 @@ static void check_config(const char *key, const char *value, const char *part) {
     CHECK_OK(berth_file_read(LLAMA "/config.json", sizeof changed / 2, &data, &size));
     (void)snprintf(wanted, sizeof wanted, "\"%s\": ", key);
     char *found = strstr(data, wanted);
+    CHECK(found != NULL);
     if (found == NULL) {
-        fail_msg("config.json of llama has no %s", key);
-        return;
+        return; // for the analyzer, which does not know that a check ends the test
     }
     const char *end = found + strlen(wanted);
     end += *end == '[' ? strcspn(end, "]") + 1 : strcspn(end, ",\n");
