@@ -106,6 +106,15 @@ TEST(bad_input_custom_ops_that_contradict_themselves) {
     check_silent(&p, 3, "+rms_norm", "-rms_norm");
 }
 
+TEST(bad_input_what_this_version_cannot_do) {
+    program p;
+    RUN(&p, "--model", LLAMA, "--prompt", "x", "--allow-fallback", "--dtype", "bfloat16");
+    check_silent(&p, 6, "bfloat16", "float32");
+    RUN(&p, "--model", LLAMA, "--prompt", "x", "--allow-fallback", "--compilation-mode", "3",
+        "--compilation-backend", "inductor");
+    check_silent(&p, 6, "inductor", "eager");
+}
+
 // ---- directories and plugins --------------------------------------------------------------------
 
 TEST(bad_input_missing_directories) {
