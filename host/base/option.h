@@ -54,8 +54,9 @@ typedef struct berth_option {
     uint64_t commands; // bit set of the commands that take it
     size_t offset;     // of the value in the target struct
     berth_option_type type;
-    char short_name; // 'n' for -n; 0 = none
-    char separator;  // of a LIST's items in one text, ','; 0 = each occurrence is one item
+    char short_name;  // 'n' for -n; 0 = none
+    bool takes_empty; // a STR: an empty environment variable is a value, not as good as none
+    char separator;   // of a LIST's items in one text, ','; 0 = each occurrence is one item
 } berth_option;
 
 typedef struct berth_option_source {
@@ -86,8 +87,8 @@ BERTH_MUST_CHECK berth_status berth_options_init(berth_options *options, const b
 // `argv` must outlive `positional`.
 BERTH_MUST_CHECK berth_status berth_options_apply_argv(berth_options *options, uint64_t command,
                                                        int argc, char *const *argv);
-// Reads the variables that the rows name. An empty one is an empty list for a LIST, else it is as
-// if it were not set.
+// Reads the variables that the rows name. An empty one is an empty list for a LIST, "" where the row
+// takes_empty, else as if it were not set.
 BERTH_MUST_CHECK berth_status berth_options_apply_env(berth_options *options);
 // Every key of the mapping must belong to a row; failures have file, line, column and nearest key.
 // A null value leaves the option as it is. The texts are copied; the tree may go.

@@ -161,15 +161,17 @@ berth_status berth_options_apply_env(berth_options *options) {
     for (size_t i = 0; i < options->row_count; ++i) {
         const berth_option *row = &options->rows[i];
         const char *text = row->env == NULL ? NULL : getenv(row->env);
-        // An empty variable is an empty list; for other types it is as good as none.
-        if (text == NULL || (text[0] == '\0' && row->type != BERTH_OPTION_LIST)) {
+        // An empty variable is an empty list; else it is as good as none, unless the row says that
+        // empty is a value.
+        const bool takes_empty = row->type == BERTH_OPTION_LIST || row->takes_empty;
+        if (text == NULL || (text[0] == '\0' && !takes_empty)) {
             continue;
         }
         const berth_option_source source = {
             .origin = BERTH_ORIGIN_ENVIRONMENT,
             .detail = row->env,
         };
-        if (text[0] == '\0') {
+        if (text[0] == '\0' && row->type == BERTH_OPTION_LIST) {
             BERTH_TRY(berth_options_set_list(options, row->name, (berth_option_list){0}, source));
         } else {
             BERTH_TRY(berth_options_set(options, row->name, text, source));

@@ -47,7 +47,7 @@ const berth_option berth_config_rows[] = {
         .commands = ALL_COMMANDS, .type = BERTH_OPTION_LIST, .offset = AT(plugin_files)),
     ROW(.name = "plugins", .key = "plugins", .env = "BERTH_PLUGINS", .value_name = "NAMES",
         .help = "entry points to load, with commas between; unset: all, empty: none",
-        .type = BERTH_OPTION_STR, .offset = AT(plugins)),
+        .type = BERTH_OPTION_STR, .takes_empty = true, .offset = AT(plugins)),
     ROW(.name = "plugin-path", .env = "BERTH_PLUGIN_PATH", .value_name = "DIRS",
         .help = "directories searched before the default ones, with colons between",
         .type = BERTH_OPTION_STR, .offset = AT(plugin_path)),

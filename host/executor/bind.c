@@ -7,10 +7,12 @@
 
 // ---- implementations ----------------------------------------------------------------------------
 
-// The text of the failure that just happened, kept for records.
+// What the plugin said, without the notes of who called whom: a record names both anyway.
 static berth_status keep_reason(berth_plan *plan, const char **out_reason) {
-    *out_reason = berth_arena_strdup(plan->arena, berth_status_message());
-    berth_status_clear();
+    berth_status_report report;
+    berth_status_take(&report);
+    const char *said = report.frame_count > 0 ? report.text + report.frames[0].text_offset : "";
+    *out_reason = berth_arena_strdup(plan->arena, said);
     return *out_reason != NULL ? BERTH_OK : berth_arena_exhausted(plan->arena, "dispatch records");
 }
 

@@ -13,26 +13,40 @@
 
 // ---- which model class --------------------------------------------------------------------------
 
+// "Llama" of "LlamaForCausalLM": what architectures differ in.
+static const char *stem(berth_arena *arena, const char *architecture) {
+    const char *suffix = strstr(architecture, "For");
+    const size_t size = suffix == NULL ? strlen(architecture) : (size_t)(suffix - architecture);
+    return berth_arena_copy(arena, (berth_str){.data = architecture, .size = size});
+}
+
 static berth_status no_model(const berth_registry *registry, const char *architecture,
                              berth_arena *arena) {
     const size_t count = berth_registry_model_count(registry);
-    const char **names = BERTH_ARENA_ARRAY(arena, const char *, count);
-    if (names == NULL) {
+    const char **stems = BERTH_ARENA_ARRAY(arena, const char *, count);
+    const char *wanted = stem(arena, architecture);
+    if (stems == NULL || wanted == NULL) {
         return berth_arena_exhausted(arena, "names of architectures");
     }
     berth_text known;
     berth_text_init(&known, TEXT_BYTES);
     for (size_t i = 0; i < count; ++i) {
-        names[i] = berth_registry_model_at(registry, i)->model.architecture;
-        berth_text_add_format(&known, "%s%s", i == 0 ? "" : ", ", names[i]);
+        const char *name = berth_registry_model_at(registry, i)->model.architecture;
+        stems[i] = stem(arena, name);
+        berth_text_add_format(&known, "%s%s", i == 0 ? "" : ", ", name);
     }
-    const char *nearest = berth_str_nearest(berth_str_from(architecture), names, count);
+    const char *nearest = berth_str_nearest(berth_str_from(wanted), stems, count);
+    const char *name = architecture;
+    for (size_t i = 0; i < count && nearest != NULL; ++i) {
+        name =
+            stems[i] == nearest ? berth_registry_model_at(registry, i)->model.architecture : name;
+    }
     const berth_str list = berth_text_str(&known);
     const berth_status status =
         nearest != NULL
             ? BERTH_FAIL(UNSUPPORTED,
                          "architecture '%s' is registered by no plugin; the nearest one is '%s'",
-                         architecture, nearest)
+                         architecture, name)
             : BERTH_FAIL(UNSUPPORTED,
                          "architecture '%s' is registered by no plugin; registered: " BERTH_STR_FMT,
                          architecture, BERTH_STR_ARG(list));

@@ -228,6 +228,11 @@ static const berth_platform platform = {
 static berth_status register_platform(const berth_host *host, berth_registrar *registrar) {
     int count = 0;
     const cudaError_t error = cudaGetDeviceCount(&count);
+    if (error == cudaErrorInsufficientDriver) {
+        return BERTH_PLUGIN_FAIL(host, BERTH_DECLINED,
+                                 "no NVIDIA driver, or one older than CUDA %d.%d",
+                                 CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    }
     if (error != cudaSuccess || count == 0) {
         return BERTH_PLUGIN_FAIL(host, BERTH_DECLINED, "no NVIDIA GPU: %s",
                                  error == cudaSuccess ? "the driver lists none"

@@ -49,8 +49,8 @@ TEST(cuda_declines_with_a_reason_where_there_is_no_gpu) {
         CHECK_STR(cuda.state, "active");
         SKIP("there is a GPU");
     }
-    CHECK_CONTAINS(cuda.reason, "no NVIDIA GPU: ");
-    CHECK(strlen(cuda.reason) > strlen("no NVIDIA GPU: "));
+    CHECK_CONTAINS(cuda.reason, "no NVIDIA ");
+    CHECK(strlen(cuda.reason) > strlen("no NVIDIA "));
     program p;
     PROGRAM_RUN(&p, NULL, BERTH, "run", "--model", LLAMA, "--prompt", "ROMEO:", "--platform",
                 "cuda", "--allow-fallback");

@@ -121,6 +121,21 @@ TEST(config_file_may_come_from_the_environment) {
     sandbox_remove(&box);
 }
 
+// vLLM's filter: unset loads everything, empty loads nothing.
+TEST(config_tells_an_empty_filter_of_plugins_from_an_unset_one) {
+    fixture in;
+    open_fixture(&in);
+    CHECK_OK(LOAD_NONE(&in));
+    CHECK_NULL(in.config.plugins);
+    close_fixture(&in);
+    open_fixture(&in);
+    setenv("BERTH_PLUGINS", "", 1);
+    CHECK_OK(LOAD_NONE(&in));
+    CHECK_STR(in.config.plugins, "");
+    unsetenv("BERTH_PLUGINS");
+    close_fixture(&in);
+}
+
 TEST(config_splits_custom_ops_on_the_line_and_keeps_a_yaml_item_whole) {
     sandbox box;
     sandbox_make(&box);

@@ -347,6 +347,8 @@ static const bad_key bad_keys[] = {
     BAD_KEY("quantization_config", "{}", BERTH_UNSUPPORTED, "quantization"),
     BAD_KEY("architectures", "[\"LlamaForCasualLM\"]", BERTH_UNSUPPORTED,
             "'LlamaForCasualLM' is registered by no plugin; the nearest one is 'LlamaForCausalLM'"),
+    BAD_KEY("architectures", "[\"MistralForCausalLM\"]", BERTH_UNSUPPORTED,
+            "registered: LlamaForCausalLM, Qwen3ForCausalLM"),
     BAD_KEY("architectures", "[\"T5\"]", BERTH_UNSUPPORTED,
             "registered: LlamaForCausalLM, Qwen3ForCausalLM"),
     BAD_KEY("architectures", "[\"Qwen3ForCausalLM\"]", BERTH_CORRUPT,

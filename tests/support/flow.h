@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flow of the program in a test's own process: plugins of the build, a platform, a worker with
+// its model, an engine.
+#ifndef TEST_FLOW_H
+#define TEST_FLOW_H
+
+#include "base/arena.h"
+#include "config/config.h"
+#include "discovery/discovery.h"
+#include "engine/engine.h"
+#include "platform/platform.h"
+#include "registry/registry.h"
+#include "worker/worker.h"
+
+typedef struct flow {
+    berth_arena *arena;
+    berth_config config; // to be changed between init and start
+    berth_candidates candidates;
+    berth_registry *registry;
+    berth_decision decision;
+    berth_worker *worker;
+    berth_engine *engine;
+} flow;
+
+// Default configuration, but for the plugins of this build alone and native ops where one lacks.
+void flow_init(flow *f);
+// Everything up to an engine that waits for requests.
+void flow_start(flow *f);
+void flow_deinit(flow *f);
+
+#endif
