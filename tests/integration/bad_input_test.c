@@ -513,17 +513,18 @@ static void run_shell(program *p, const char *line) {
 
 TEST(bad_input_output_that_cannot_be_written) {
     program p;
-    run_shell(&p, BERTH " plugins list >/dev/full");
+    run_shell(&p, BERTH_FILE " plugins list >/dev/full");
     check_silent(&p, 7, "standard output", "No space left");
-    run_shell(&p, BERTH " run --model " LLAMA " --prompt ROMEO --allow-fallback -n 4 >/dev/full");
+    run_shell(&p,
+              BERTH_FILE " run --model " LLAMA " --prompt ROMEO --allow-fallback -n 4 >/dev/full");
     check_silent(&p, 7, "standard output", "No space left");
-    run_shell(&p, BERTH " help >&-");
+    run_shell(&p, BERTH_FILE " help >&-");
     check_silent(&p, 7, "standard output", "");
 }
 
 TEST(bad_input_reader_that_goes_away) {
     program p;
-    run_shell(&p, "{ " BERTH " run --model " LLAMA
+    run_shell(&p, "{ " BERTH_FILE " run --model " LLAMA
                   " --prompt ROMEO --allow-fallback -n 200; echo status $? >&2; } | head -c 1");
     CHECK_CONTAINS(p.err, "berth: standard output");
     CHECK_CONTAINS(p.err, "status 7");

@@ -9,7 +9,8 @@
 
 #include "base/json.h"
 
-#define BERTH (TEST_BUILD "/berth")
+#define BERTH_FILE TEST_BUILD "/berth"
+#define BERTH      (BERTH_FILE) // Why the parentheses: a list shows that no comma is missing
 
 typedef struct program {
     int status;      // exit status; 128 + n when signal n ended it
