@@ -13,7 +13,7 @@ gpu=build/gpu
 pack() {
     rm -rf "$gpu" && mkdir -p "$gpu/lib" || exit 1
     cp -L "$build/berth" "$gpu/" && cp -R "$build/plugins" "$gpu/" || exit 1
-    rm -f "$gpu"/plugins/*platform-cpu*
+    rm -f "$gpu"/plugins/libberth-platform-cpu.so "$gpu/plugins/cpu.plugin.yaml"
     # What the C library brings itself must fit the loader of the machine, so it stays here.
     ldd "$build/berth" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' |
         grep -v -E '/(libc|libm|libdl|libpthread|librt|ld-linux[^/]*)\.so' |
@@ -44,8 +44,7 @@ for model in llama qwen3 shakespeare; do
         gate=FAILED bad=1
     fi
     cat "$gpu/eval"
-    "$gpu/berth" ops explain $options >"$gpu/explain" 2>&1 || bad=1
-    cat "$gpu/explain"
+    "$gpu/berth" ops explain $options >"$gpu/explain" 2>&1 || { cat "$gpu/explain"; bad=1; }
     awk -v model="$model" -v gate="$gate" -F '  +' '
     FILENAME ~ /eval$/ && $1 == "all" { error = $3; tokens = $6 }
     FILENAME ~ /explain$/ && $4 == "bounced" && !seen[$1]++ { bounced = bounced " " $1 }
