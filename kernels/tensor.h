@@ -140,11 +140,7 @@ static inline int64_t berth_row_length(const berth_tensor *tensor) {
 }
 
 static inline int64_t berth_row_count(const berth_tensor *tensor) {
-    int64_t count = 1;
-    for (int32_t dim = 0; dim < tensor->ndim - 1; ++dim) {
-        count *= tensor->shape[dim];
-    }
-    return count;
+    return berth_tensor_row_count(tensor);
 }
 
 // The first element of the tensor.
@@ -154,12 +150,8 @@ static inline void *berth_data(const berth_tensor *tensor) {
 
 // The first element of row `index`, counted in row-major order over all dimensions but the last.
 static inline void *berth_row(const berth_tensor *tensor, int64_t index) {
-    int64_t offset = 0; // elements
-    for (int32_t dim = tensor->ndim - 2; dim >= 0; --dim) {
-        offset += index % tensor->shape[dim] * tensor->strides[dim];
-        index /= tensor->shape[dim];
-    }
-    return (char *)berth_data(tensor) + offset * (int64_t)(BERTH_DTYPE_BITS(tensor->dtype) / 8);
+    return (char *)berth_data(tensor) +
+           berth_tensor_row_offset(tensor, index) * (int64_t)(BERTH_DTYPE_BITS(tensor->dtype) / 8);
 }
 
 #endif

@@ -2,7 +2,8 @@
 // platform-dummy: a whole platform in one file, the template that a vendor copies. It needs no
 // hardware. A base of its memory is a handle that no processor can follow, so whoever mixes up host
 // and device memory crashes in CI and not at a customer's. It has the five required device calls
-// and overrides three ops; all others run the host's reference on copies ("bounced").
+// and overrides three ops; every other op runs the host's reference on copies ("bounced"), which
+// the operator allows with --allow-fallback.
 //
 // To make it yours: rename the folder and `dummy`, put your runtime's calls into the five
 // functions, and let the forwards launch your kernels. Read it from the last lines up.
@@ -39,24 +40,21 @@ static void release(void *self, uint64_t device, void *base) {
 }
 
 static berth_status copy_to_device(void *self, uint64_t device, const berth_copy *copy) {
-    (void)self;
-    (void)device;
+    (void)self, (void)device;
     memcpy(resolve(copy->destination, copy->destination_offset),
            (const char *)copy->source + copy->source_offset, copy->bytes);
     return BERTH_OK;
 }
 
 static berth_status copy_to_host(void *self, uint64_t device, const berth_copy *copy) {
-    (void)self;
-    (void)device;
+    (void)self, (void)device;
     memcpy((char *)copy->destination + copy->destination_offset,
            resolve(copy->source, copy->source_offset), copy->bytes);
     return BERTH_OK;
 }
 
 static berth_status synchronize(void *self, uint64_t device) {
-    (void)self; // nothing is ever queued
-    (void)device;
+    (void)self, (void)device; // nothing is ever queued
     return BERTH_OK;
 }
 
@@ -136,12 +134,13 @@ static berth_status rotary_embedding(void *self, const berth_op_args *args) {
     for (uint64_t output = 0; output < site->output_count; ++output) {
         const berth_tensor *x = args->inputs[1 + output];
         for (int64_t row = 0; row < berth_tensor_row_count(x); ++row) {
+            const int64_t token = row / x->shape[1];
             const float *from = row_of(x, row);
             float *to = row_of(args->outputs[output], row);
             memcpy(to, from, (size_t)x->shape[2] * sizeof(float));
             for (int64_t i = 0; i < half; ++i) {
                 const float period = powf((float)site->attributes[2]->f64, (float)i / (float)half);
-                const float angle = (float)positions[row / x->shape[1]] * (1 / period);
+                const float angle = (float)positions[token] * (1 / period);
                 to[i] = from[i] * cosf(angle) - from[half + i] * sinf(angle);
                 to[half + i] = from[half + i] * cosf(angle) + from[i] * sinf(angle);
             }
@@ -165,12 +164,12 @@ static const berth_op_impl overrides[] = {
 
 // ---- platform -----------------------------------------------------------------------------------
 
-static berth_status register_ops(void *self, const berth_config *config, berth_registrar *into) {
-    (void)self;
-    (void)config;
+static berth_status register_ops(void *self, const berth_config *config,
+                                 berth_registrar *registrar) {
+    (void)self, (void)config;
     berth_status status = BERTH_OK;
     for (size_t i = 0; status == BERTH_OK && i < sizeof overrides / sizeof overrides[0]; ++i) {
-        status = into->add_op_override(into, &overrides[i], 0);
+        status = registrar->add_op_override(registrar, &overrides[i], 0);
     }
     return status;
 }
@@ -182,8 +181,7 @@ static berth_status device_count(void *self, uint64_t *out_count) {
 }
 
 static berth_status device_info(void *self, uint64_t device, berth_device_info *out) {
-    (void)self;
-    (void)device;
+    (void)self, (void)device;
     out->name = "dummy device";
     out->memory_bytes = UINT64_C(1) << 30;
     return BERTH_OK;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "support/dummy_model.h"
 #include "support/program.h"
 #include "support/test.h"
 
@@ -51,8 +52,8 @@ TEST(cuda_declines_with_a_reason_where_there_is_no_gpu) {
     CHECK_CONTAINS(cuda.reason, "no NVIDIA ");
     CHECK(strlen(cuda.reason) > strlen("no NVIDIA "));
     program p;
-    PROGRAM_RUN(&p, NULL, BERTH, "run", "--model", MODELS "llama", "--prompt",
-                "ROMEO:", "--platform", "cuda", "--allow-fallback");
+    PROGRAM_RUN(&p, NULL, BERTH, "run", "--model", LLAMA, "--prompt", "ROMEO:", "--platform",
+                "cuda", "--allow-fallback");
     CHECK_INT(p.status, 6);
     CHECK_CONTAINS(p.err, cuda.reason);
 }

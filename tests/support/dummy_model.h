@@ -8,7 +8,7 @@
 #include "support/sandbox.h"
 
 #define LLAMA        "tests/data/models/llama"
-#define LLAMA_GOLDEN LLAMA "/golden.json"
+#define LLAMA_GOLDEN (LLAMA "/golden.json")
 
 // Makes the checkpoint in the sandbox; returns its directory as sandbox_path does.
 const char *dummy_model_write(const sandbox *box);

@@ -26,6 +26,10 @@ static const char *const kept_variables[] = {
 static void gather(const char *const *added, const char **list) {
     static char texts[MAX_VARIABLES][4096];
     size_t count = 0;
+    for (; added != NULL && *added != NULL; ++added) { // first: the first of a name counts
+        CHECK(count < MAX_VARIABLES / 2);
+        list[count++] = *added;
+    }
     list[count++] = "HOME=/nonexistent";
     for (size_t i = 0; i < sizeof(kept_variables) / sizeof(kept_variables[0]); ++i) {
         const char *value = getenv(kept_variables[i]);
@@ -33,10 +37,6 @@ static void gather(const char *const *added, const char **list) {
             (void)snprintf(texts[i], sizeof(texts[i]), "%s=%s", kept_variables[i], value);
             list[count++] = texts[i];
         }
-    }
-    for (; added != NULL && *added != NULL; ++added) {
-        CHECK(count + 1 < MAX_VARIABLES);
-        list[count++] = *added;
     }
     list[count] = NULL;
 }

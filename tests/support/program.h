@@ -9,7 +9,8 @@
 
 #include "base/json.h"
 
-#define BERTH (TEST_BUILD "/berth")
+#define BERTH_FILE TEST_BUILD "/berth"
+#define BERTH      (BERTH_FILE) // Why the parentheses: a list shows that no comma is missing
 
 typedef struct program {
     int status;      // exit status; 128 + n when signal n ended it
@@ -19,8 +20,8 @@ typedef struct program {
 
 // Both lists end with NULL; the first argument is the program, looked up in PATH when it has no
 // slash. Of the caller's environment it sees PATH, HOME as a place where nothing is, and the
-// options of sanitizers; then what `environment` (NAME=value) adds. PROGRAM_OWN_ENV instead of a
-// list gives it the caller's whole environment. Standard input is empty.
+// options of sanitizers, unless `environment` (NAME=value) says otherwise. PROGRAM_OWN_ENV instead
+// of a list gives it the caller's whole environment. Standard input is empty.
 void program_run(program *result, const char *const *environment, const char *const *arguments);
 
 extern const char *const program_own_env[];
