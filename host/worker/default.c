@@ -89,14 +89,6 @@ static berth_status load_weights(berth_default_worker *base) {
     return status;
 }
 
-static berth_status reserve_results(berth_default_worker *base) {
-    const size_t vocab = (size_t)base->build->description.vocab_size;
-    base->token_ids = BERTH_ARENA_ARRAY(base->arena, int32_t, (size_t)max_rows(base->config));
-    base->heap = BERTH_ARENA_ARRAY(base->arena, berth_candidate_token, vocab);
-    return base->token_ids && base->heap ? BERTH_OK
-                                         : berth_arena_exhausted(base->arena, "a step's results");
-}
-
 static berth_status build_from(berth_default_worker *base, const berth_checkpoint *checkpoint) {
     BERTH_TRY(
         berth_platform_verify(base->platform, berth_checkpoint_architecture(checkpoint), NULL));
@@ -106,7 +98,8 @@ static berth_status build_from(berth_default_worker *base, const berth_checkpoin
     BERTH_TRY(create_plan(base));
     BERTH_TRY(load_weights(base));
     BERTH_TRY(berth_plan_ready(base->plan));
-    return reserve_results(base);
+    return berth_sampler_init(&base->sampler, (size_t)base->build->description.vocab_size,
+                              (size_t)max_rows(base->config), base->arena);
 }
 
 static berth_status load_model(berth_worker *worker) {
@@ -262,18 +255,11 @@ static berth_status execute_model(berth_worker *worker, const berth_scheduler_ou
 
 static berth_status sample_tokens(berth_worker *worker, const berth_scheduler_output *input,
                                   berth_model_output *out) {
-    const berth_default_worker *base = berth_worker_base(worker);
+    berth_default_worker *base = berth_worker_base(worker);
     out->row_count = (uint64_t)input->batch->logits_row_count;
     out->vocab_size = (uint64_t)base->build->description.vocab_size;
     BERTH_TRY(fill_logits(base, out));
-    for (uint64_t row = 0; row < out->row_count; ++row) {
-        base->token_ids[row] = -1;
-        if (input->sampling[row]) {
-            BERTH_TRY(berth_sample_token(out->logits + row * out->vocab_size, out->vocab_size,
-                                         input->sampling[row], base->heap, &base->token_ids[row]));
-        }
-    }
-    out->token_ids = base->token_ids;
+    BERTH_TRY(berth_sampler_run(&base->sampler, input->sampling, out));
     if (!input->want_logits) {
         out->logits = NULL;
     }

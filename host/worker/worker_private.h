@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to worker/: the host's side of a worker, and the sampler of the default one.
+// Private to worker/: the host's side of a worker, and what the default one keeps.
 #ifndef BERTH_WORKER_WORKER_PRIVATE_H
 #define BERTH_WORKER_WORKER_PRIVATE_H
 
 #include "base/arena.h"
 #include "model/model.h"
+#include "worker/sampler.h"
 #include "worker/worker.h"
 
 // Where a worker is in its life. Bits, so that a slot can name the set it is allowed in.
@@ -31,8 +32,7 @@ typedef struct berth_default_worker {
     berth_plan *plan;
     int64_t max_model_len;
     int64_t num_blocks;
-    int32_t *token_ids;                 // [logits rows of the largest step], results
-    struct berth_candidate_token *heap; // [vocab_size], room of the sampler
+    berth_sampler sampler;
 } berth_default_worker;
 
 // One object: what plugins see, then what only the host knows.
@@ -48,22 +48,5 @@ typedef struct berth_worker_object {
 static inline berth_default_worker *berth_worker_base(const berth_worker *worker) {
     return worker->base;
 }
-
-// ---- sampling -----------------------------------------------------------------------------------
-
-typedef struct berth_candidate_token {
-    double weight; // unnormalised probability
-    int32_t id;
-} berth_candidate_token;
-
-// The token after a row of `vocab_size` logits. `heap` has room for vocab_size candidates. The
-// lowest id wins a tie. A row without any finite maximum gives INTERNAL: the model has produced no
-// distribution.
-BERTH_MUST_CHECK berth_status berth_sample_token(const float *logits, size_t vocab_size,
-                                                 const berth_sampling *sampling,
-                                                 berth_candidate_token *heap, int32_t *out_token);
-// First word of Philox4x32-10 with the 64-bit key and the 128-bit counter (counter, 0).
-// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
-uint32_t berth_philox(uint64_t key, uint64_t counter);
 
 #endif

@@ -51,15 +51,42 @@ typedef struct berth_kv_cache_config {
     int64_t group_count;
 } berth_kv_cache_config;
 
-// How the token after one row is chosen. The random number of a token is the first word of
-// Philox4x32-10(key = seed, counter = index), inverted over the probabilities in descending order,
-// ties by id: a request's text never depends on its neighbours.
+// How the token after one row is chosen. A member that is 0 does nothing. The steps, in this order:
+//  1. logprobs are those of the row as the model gave it;
+//  2. banned ids can no longer be chosen;
+//  3. penalties, in float32: an id of prompt or output is divided by repetition_penalty where its
+//     logit is positive and multiplied by it elsewhere; then an id that the output holds n times
+//     loses n × frequency_penalty, then presence_penalty;
+//  4. temperature 0 takes the largest logit; else logits are divided by it and become
+//     probabilities;
+//  5. min_p keeps what is at least min_p times as probable as the likeliest;
+//  6. top_k keeps that many of the likeliest;
+//  7. top_p keeps the fewest of the likeliest that have at least that share of what is left;
+//  8. a random number u in [0, 1) picks the first whose probabilities add up to more than u.
+// Likelier means a larger logit, and of equal ones the lower id; NaN is as good as -inf. u is the
+// first word of Philox4x32-10(key = seed, counter = index) / 2^32: a request's text never depends
+// on its neighbours. Ids outside of the vocabulary are passed over.
 typedef struct berth_sampling {
     uint64_t size;
-    double temperature; // 0: greedy (ties to the lowest id)
+    double temperature;
     uint64_t seed;
     uint64_t index; // of the token in the request's output, from 0
+    uint64_t top_k;
+    double top_p;
+    double min_p;
+    double presence_penalty;
+    double frequency_penalty;
+    double repetition_penalty;
+    uint64_t logprobs;         // entries wanted, the chosen id's first; <= BERTH_LOGPROBS_MAX
+    const int32_t *prompt_ids; // [prompt_count], like the next two borrowed for the step
+    uint64_t prompt_count;
+    const int32_t *output_ids; // [output_count]
+    uint64_t output_count;
+    const int32_t *banned_ids; // [banned_count]
+    uint64_t banned_count;
 } berth_sampling;
+
+#define BERTH_LOGPROBS_MAX 21u // entries of one row: the chosen id and the 20 likeliest
 
 typedef struct berth_scheduler_output {
     uint64_t size;
@@ -83,6 +110,12 @@ typedef struct berth_model_output {
     const float *logits;      // [row_count, vocab_size] in host memory, NULL unless wanted
     berth_status (*wait)(void *completion);
     void *completion;
+    // Logarithms of probabilities, NULL when no row wanted any. Entry 0 of a row is the chosen id,
+    // the others are the likeliest, in order; an id of -1 is no entry.
+    const float *logprobs;       // [row_count, logprob_stride]
+    const int32_t *logprob_ids;  // [row_count, logprob_stride]
+    const int32_t *chosen_ranks; // [row_count], ids at least as likely as the chosen one
+    uint64_t logprob_stride;
 } berth_model_output;
 
 typedef struct berth_lora_request {
