@@ -11,12 +11,11 @@
 #include "support/program.h"
 #include "support/sandbox.h"
 
-#define SHELL_BERTH TEST_BUILD "/berth" // in a line for the shell
-#define NO_SYMBOL   (TEST_BUILD "/tests/plugins/no-symbol/no-symbol.plugin.yaml")
-#define DUMMY       (TEST_BUILD "/plugins/libberth-platform-dummy.so")
-#define LLAMA       "tests/data/models/llama"
-#define QWEN3       "tests/data/models/qwen3"
-#define ALONE       PROGRAM_ENV("BERTH_PLUGIN_DIRS=/nonexistent")
+#define NO_SYMBOL (TEST_BUILD "/tests/plugins/no-symbol/no-symbol.plugin.yaml")
+#define DUMMY     (TEST_BUILD "/plugins/libberth-platform-dummy.so")
+#define LLAMA     "tests/data/models/llama"
+#define QWEN3     "tests/data/models/qwen3"
+#define ALONE     PROGRAM_ENV("BERTH_PLUGIN_DIRS=/nonexistent")
 
 #define JSON(p, root) CHECK_OK(berth_json_parse(berth_str_from((p)->out), "output", NULL, (root)))
 
@@ -208,8 +207,8 @@ TEST(cli_tokenize_is_undone_by_ids) {
     sandbox_make(&box);
     const char *path = sandbox_write(&box, "text", text);
     (void)snprintf(line, sizeof line,
-                   SHELL_BERTH " tokenize --model " LLAMA " <%s | " SHELL_BERTH
-                               " tokenize --model " LLAMA " --ids",
+                   BERTH_FILE " tokenize --model " LLAMA " <%s | " BERTH_FILE
+                              " tokenize --model " LLAMA " --ids",
                    path);
     PROGRAM_MUST(&p, ALONE, "sh", "-c", line);
     CHECK_STR(p.out, text);
