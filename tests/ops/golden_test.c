@@ -55,7 +55,10 @@ typedef struct golden_file {
 typedef struct golden_case {
     const golden_file *file;
     const berth_json *json;
+    struct golden_case *next; // all cases, so that they are reachable whatever the filter takes
 } golden_case;
+
+static golden_case *golden_cases;
 
 // ---- files --------------------------------------------------------------------------------------
 
@@ -256,7 +259,12 @@ TEST_CASES(golden) {
             if (kept == NULL) {
                 abort();
             }
-            *kept = (golden_case){.file = &files[i], .json = berth_json_at(list, j)};
+            *kept = (golden_case){
+                .file = &files[i],
+                .json = berth_json_at(list, j),
+                .next = golden_cases,
+            };
+            golden_cases = kept;
             must(berth_json_get_str(kept->json, "name", &case_name));
             (void)snprintf(name, sizeof name, "%s %.*s", kinds[i].file, (int)case_name.size,
                            case_name.data);
