@@ -90,21 +90,25 @@ typedef struct stage_row {
     int failure;                                  // exit status
 } stage_row;
 
+// Why a macro: clang-format 14 pulls rows that differ in the number of members apart.
+#define STAGE(...)                                                                                 \
+    { __VA_ARGS__ }
+
 static const stage_row stages[BERTH_STAGE_COUNT] = {
-    [BERTH_STAGE_USAGE] = {.open = berth_command_check, .failure = 2},
-    [BERTH_STAGE_CONFIG] = {.open = read_config,                           .failure = 3},
-    [BERTH_STAGE_DISCOVERY] = {.open = discover,.failure = 3},
-    [BERTH_STAGE_REGISTRY] = {.open = register_plugins,            .failure = 4},
-    [BERTH_STAGE_PLATFORM] = {.open = choose_platform,                           .failure = 6},
-    [BERTH_STAGE_TABLES] = {.open = freeze_tables,    .failure = 4},
-    [BERTH_STAGE_WORKER] = {.open = start_worker,     .doing = "starting", .failure = 6},
-    [BERTH_STAGE_MODEL] = {.open = load_model,                           .doing = "loading", .failure = 5},
-    [BERTH_STAGE_ENGINE] = {.open = start_engine,            .doing = "warming up", .failure = 6},
-    [BERTH_STAGE_INPUT] = {.failure = 3       },
-    [BERTH_STAGE_CHECKPOINT] = {.failure = 5              },
-    [BERTH_STAGE_REQUEST] = {.failure = 2         },
-    [BERTH_STAGE_STEP] = {.failure = 6              },
-    [BERTH_STAGE_OUTPUT] = {.failure = 7       },
+    [BERTH_STAGE_USAGE] = STAGE(.open = berth_command_check, .failure = 2),
+    [BERTH_STAGE_CONFIG] = STAGE(.open = read_config, .failure = 3),
+    [BERTH_STAGE_DISCOVERY] = STAGE(.open = discover, .failure = 3),
+    [BERTH_STAGE_REGISTRY] = STAGE(.open = register_plugins, .failure = 4),
+    [BERTH_STAGE_PLATFORM] = STAGE(.open = choose_platform, .failure = 6),
+    [BERTH_STAGE_TABLES] = STAGE(.open = freeze_tables, .failure = 4),
+    [BERTH_STAGE_WORKER] = STAGE(.open = start_worker, .failure = 6, .doing = "starting"),
+    [BERTH_STAGE_MODEL] = STAGE(.open = load_model, .failure = 5, .doing = "loading"),
+    [BERTH_STAGE_ENGINE] = STAGE(.open = start_engine, .failure = 6, .doing = "warming up"),
+    [BERTH_STAGE_INPUT] = STAGE(.failure = 3),
+    [BERTH_STAGE_CHECKPOINT] = STAGE(.failure = 5),
+    [BERTH_STAGE_REQUEST] = STAGE(.failure = 2),
+    [BERTH_STAGE_STEP] = STAGE(.failure = 6),
+    [BERTH_STAGE_OUTPUT] = STAGE(.failure = 7),
 };
 
 static berth_status run_command(berth_session *s) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Content for `berth bench host`: what a vendor would bring, made up in numbers.
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -146,13 +148,14 @@ static berth_status write_manifest(berth_bench *bench, size_t index) {
 
 berth_status berth_bench_write_manifests(berth_bench *bench) {
     const char *place = getenv("TMPDIR");
-    char *directory = berth_arena_printf(bench->arena, "%s/berth-bench-XXXXXX",
-                                         place && place[0] ? place : "/tmp");
+    const char *directory = berth_arena_printf(bench->arena, "%s/berth-bench-%ld",
+                                               place && place[0] ? place : "/tmp", (long)getpid());
     if (!directory) {
         return berth_arena_exhausted(bench->arena, "bench manifests");
     }
-    if (!mkdtemp(directory)) {
-        return BERTH_FAIL(IO, "%s: no directory can be made there, set TMPDIR", directory);
+    if (mkdir(directory, 0700) != 0) {
+        return BERTH_FAIL(IO, "%s: cannot be made: %s; set TMPDIR to a place where it can",
+                          directory, strerror(errno));
     }
     bench->directory = directory;
     bench->config.plugin_search = directory;

@@ -125,8 +125,9 @@ static berth_status choose(berth_bench *bench, uint64_t *out_ns) {
     berth_status status = berth_platform_choose(&bench->config, bench->registry, &bench->candidates,
                                                 arena, &decision);
     *out_ns = berth_clock_ns() - start;
-    if (status == BERTH_OK && (decision.verdict_count != BERTH_BENCH_PLATFORMS ||
-                               strcmp(decision.platform->platform.name, bench->config.platform))) {
+    if (status == BERTH_OK &&
+        (decision.verdict_count != BERTH_BENCH_PLATFORMS ||
+         strcmp(decision.platform->platform.name, bench->config.platform) != 0)) {
         status = BERTH_FAIL(INTERNAL, "'%s' was chosen of %zu", decision.platform->platform.name,
                             decision.verdict_count);
     }
@@ -195,11 +196,13 @@ static int compare(const void *a, const void *b) {
 }
 
 static figures figures_of(uint64_t *samples, double divisor) {
+    const size_t tenth = SAMPLES / 10;
+    const size_t middle = SAMPLES / 2;
     qsort(samples, SAMPLES, sizeof *samples, compare);
     return (figures){
-        .median = (double)samples[SAMPLES / 2] / divisor,
-        .p10 = (double)samples[SAMPLES / 10] / divisor,
-        .p90 = (double)samples[SAMPLES - 1 - SAMPLES / 10] / divisor,
+        .median = (double)samples[middle] / divisor,
+        .p10 = (double)samples[tenth] / divisor,
+        .p90 = (double)samples[SAMPLES - 1 - tenth] / divisor,
     };
 }
 

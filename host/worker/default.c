@@ -12,11 +12,6 @@
 
 // ---- device and model ---------------------------------------------------------------------------
 
-static berth_status init_device(berth_worker *worker) {
-    berth_default_worker *base = berth_worker_base(worker);
-    return berth_runtime_open(base->platform, 0, worker->host, &base->runtime);
-}
-
 // `auto` is the host's choice, which is float32 as long as that is the only one.
 static berth_status activation_dtype(const berth_config *config, berth_dtype *out) {
     const char *name = berth_config_dtypes[config->dtype];
@@ -26,6 +21,12 @@ static berth_status activation_dtype(const berth_config *config, berth_dtype *ou
     }
     *out = BERTH_DTYPE_F32;
     return BERTH_OK;
+}
+
+static berth_status init_device(berth_worker *worker) {
+    berth_default_worker *base = berth_worker_base(worker);
+    BERTH_TRY(activation_dtype(base->config, &base->activation));
+    return berth_runtime_open(base->platform, 0, worker->host, &base->runtime);
 }
 
 static int64_t model_length(const berth_config *config, const berth_model_build *build) {
@@ -97,12 +98,10 @@ static berth_status reserve_results(berth_default_worker *base) {
 }
 
 static berth_status build_from(berth_default_worker *base, const berth_checkpoint *checkpoint) {
-    berth_dtype activation = BERTH_DTYPE_NONE;
-    BERTH_TRY(activation_dtype(base->config, &activation));
     BERTH_TRY(
         berth_platform_verify(base->platform, berth_checkpoint_architecture(checkpoint), NULL));
-    BERTH_TRY(
-        berth_model_create(base->registry, base->config, checkpoint, activation, &base->build));
+    BERTH_TRY(berth_model_create(base->registry, base->config, checkpoint, base->activation,
+                                 &base->build));
     BERTH_TRY(berth_platform_verify(base->platform, NULL, base->build->quantization));
     BERTH_TRY(create_plan(base));
     BERTH_TRY(load_weights(base));

@@ -26,6 +26,7 @@ typedef struct berth_default_worker {
     const berth_platform_entry *platform; // borrowed, NULL: native host execution
     berth_arena *arena;                   // borrowed
     berth_runtime *runtime;
+    berth_dtype activation; // between ops
     berth_model_build *build;
     berth_plan *plan;
     int64_t max_model_len;

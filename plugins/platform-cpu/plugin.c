@@ -173,7 +173,7 @@ static const berth_platform platform = {
     .destroy = destroy,
 };
 
-static berth_status register_platform(const berth_host *host, berth_registrar *registrar) {
+static berth_status register_cpu(const berth_host *host, berth_registrar *registrar) {
     cpu_platform *self = host->alloc(host, sizeof *self, 0);
     if (!self) {
         return BERTH_PLUGIN_FAIL(host, BERTH_OUT_OF_MEMORY, "no memory for the platform");
@@ -191,7 +191,7 @@ static const berth_entry_point entry_point = {
     .size = sizeof entry_point,
     .group = BERTH_GROUP_PLATFORM,
     .name = "cpu",
-    .register_plugin = register_platform,
+    .register_plugin = register_cpu,
 };
 static const berth_entry_point *const entry_points[] = {&entry_point};
 

@@ -15,7 +15,7 @@
 
 #define FOLDER     "tests/golden"
 #define MODELS     "tests/data/models"
-#define VALIDATION MODELS "/validation.json"
+#define VALIDATION (MODELS "/validation.json")
 #define CPU        TEST_BUILD "/plugins/cpu.plugin.yaml"
 #define MAX_OPS    32
 
@@ -177,7 +177,7 @@ static void allowed_on_dummy(void **state) {
 
 static void add_case(test_cases *cases, checkpoint *c, const char *what, void (*run)(void **)) {
     char name[128];
-    (void)snprintf(name, sizeof name, "%s %s", c->name, what);
+    (void)snprintf(name, sizeof name, "%.63s %.63s", c->name, what);
     test_add(cases, name, run, c);
 }
 
@@ -220,8 +220,8 @@ static size_t read_file(const char *path, checkpoint *list, size_t room) {
             CHECK(count < room);
             checkpoint *c = &list[count++];
             (void)snprintf(c->name, sizeof c->name, "%s", rest);
-            (void)snprintf(c->dir, sizeof c->dir, MODELS "/%s", c->name);
-            (void)snprintf(c->golden, sizeof c->golden, "%s/golden.json", c->dir);
+            (void)snprintf(c->dir, sizeof c->dir, MODELS "/%.63s", c->name);
+            (void)snprintf(c->golden, sizeof c->golden, "%.127s/golden.json", c->dir);
         } else if (starts(line, "bounced dummy ", &rest)) {
             for (size_t i = 0; i < count; ++i) {
                 read_bounced(&list[i], rest);

@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 
-#define BERTH TEST_BUILD "/berth"
+#define BERTH (TEST_BUILD "/berth")
 
 typedef struct program {
     int status;      // exit status; 128 + n when signal n ended it

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verdict of `berth eval`, and its output as a table and as JSON.
+#include "cli/eval.h"
+
+#include <stdio.h>
+
+#include "cli/cli_private.h"
+
+// ---- verdict ------------------------------------------------------------------------------------
+
+static void add_up(berth_evaluation *eval) {
+    berth_measure *total = &eval->total;
+    for (size_t i = 0; i < eval->golden.prompt_count; ++i) {
+        const berth_measure *one = &eval->measures[i];
+        total->rows += one->rows;
+        total->logit_error = berth_eval_larger(total->logit_error, one->logit_error);
+        total->logsumexp_error = berth_eval_larger(total->logsumexp_error, one->logsumexp_error);
+        total->square_sum += one->square_sum;
+        total->logit_count += one->logit_count;
+        total->greedy_equal += one->greedy_equal;
+        total->greedy_compared += one->greedy_compared;
+        total->greedy_seen += one->greedy_seen;
+    }
+}
+
+// Everything was compared, and nothing differs by more than it may.
+static bool passes(const berth_evaluation *eval) {
+    const berth_measure *total = &eval->total;
+    size_t rows = 0;
+    for (size_t i = 0; i < eval->golden.prompt_count; ++i) {
+        rows += eval->golden.prompts[i].id_count;
+    }
+    return total->rows == rows && rows > 0 && total->logit_error <= BERTH_LOGIT_GATE &&
+           total->logsumexp_error <= BERTH_LOGIT_GATE &&
+           total->greedy_equal == total->greedy_compared &&
+           (!eval->session->config.loss || eval->loss.error <= BERTH_LOSS_GATE);
+}
+
+static double rms(const berth_measure *its) {
+    return its->logit_count > 0 ? sqrt(its->square_sum / (double)its->logit_count) : 0;
+}
+
+static void put_measure(berth_json_writer *json, const berth_measure *its) {
+    berth_cli_put_u64(json, "rows", its->rows);
+    berth_cli_put_f64(json, "logit_error", its->logit_error);
+    berth_cli_put_f64(json, "logit_rms", rms(its));
+    berth_cli_put_f64(json, "logsumexp_error", its->logsumexp_error);
+    berth_cli_put_u64(json, "greedy_equal", its->greedy_equal);
+    berth_cli_put_u64(json, "greedy_compared", its->greedy_compared);
+    berth_cli_put_u64(json, "greedy_tokens", its->greedy_seen);
+}
+
+static void print_json(berth_evaluation *eval) {
+    berth_json_writer json;
+    berth_session_json(eval->session, &json);
+    berth_json_begin_object(&json);
+    berth_cli_put_bool(&json, "passed", eval->has_passed);
+    put_measure(&json, &eval->total);
+    berth_json_put_key(&json, "prompts");
+    berth_json_begin_array(&json);
+    for (size_t i = 0; i < eval->golden.prompt_count; ++i) {
+        berth_json_begin_object(&json);
+        put_measure(&json, &eval->measures[i]);
+        berth_json_end_object(&json);
+    }
+    berth_json_end_array(&json);
+    berth_json_put_key(&json, "loss");
+    if (eval->session->config.loss) {
+        berth_json_begin_object(&json);
+        berth_cli_put_f64(&json, "value", eval->loss.value);
+        berth_cli_put_f64(&json, "golden", eval->golden.val_loss);
+        berth_cli_put_f64(&json, "error", eval->loss.error);
+        berth_json_end_object(&json);
+    } else {
+        berth_json_put_null(&json);
+    }
+    berth_json_end_object(&json);
+    berth_session_json_end(eval->session);
+}
+
+static void add_row(berth_listing *listing, const char *name, const berth_measure *its) {
+    berth_listing_add(listing, name);
+    berth_listing_add_format(listing, "%zu", its->rows);
+    berth_listing_add_format(listing, "%.2e", its->logit_error);
+    berth_listing_add_format(listing, "%.2e", rms(its));
+    berth_listing_add_format(listing, "%.2e", its->logsumexp_error);
+    berth_listing_add_format(listing, "%zu of %zu", its->greedy_equal, its->greedy_compared);
+}
+
+static berth_status print_table(berth_evaluation *eval) {
+    static const char *const headings[] = {"prompt", "rows",      "logit error",
+                                           "rms",    "logsumexp", "tokens equal"};
+    berth_listing listing;
+    berth_text *out = &eval->session->out;
+    berth_listing_begin(&listing, eval->session, headings, BERTH_COUNT(headings));
+    for (size_t i = 0; i < eval->golden.prompt_count; ++i) {
+        char name[32];
+        snprintf(name, sizeof name, "%zu", i);
+        add_row(&listing, name, &eval->measures[i]);
+    }
+    add_row(&listing, "all", &eval->total);
+    BERTH_TRY(berth_listing_end(&listing));
+    if (eval->session->config.loss) {
+        berth_text_add_format(out, "cross entropy %.6f, golden %.6f, difference %.2e\n",
+                              eval->loss.value, eval->golden.val_loss, eval->loss.error);
+    }
+    berth_text_add_format(out,
+                          "%s: logits and logsumexp within %g, greedy tokens equal while the "
+                          "margin is %g or more%s\n",
+                          eval->has_passed ? "passed" : "FAILED", BERTH_LOGIT_GATE,
+                          BERTH_MARGIN_GATE,
+                          eval->session->config.loss ? ", cross entropy within 0.0001" : "");
+    return BERTH_OK;
+}
+
+berth_status berth_eval_report(berth_evaluation *eval) {
+    add_up(eval);
+    eval->has_passed = passes(eval);
+    eval->session->answer_is_no = !eval->has_passed;
+    if (eval->session->config.is_json) {
+        print_json(eval);
+        return BERTH_OK;
+    }
+    return print_table(eval);
+}

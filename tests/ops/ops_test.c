@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every op on every case of tests/ops/<op>.txt: the reference against itself on other layouts and
+// wider types, each kernel of platform-cpu against the reference, refusals by their text.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cpu/cpu.h>
+#include <tensor.h>
+
+#include "support/op_case.h"
+#include "support/test.h"
+
+extern const berth_op *const berth_native_ops[]; // ends with NULL
+
+// ---- what is checked of a case ------------------------------------------------------------------
+
+static bool is_16_bit(const op_case *self) {
+    for (uint64_t i = 0; i < self->op->input_count; ++i) {
+        const berth_dtype dtype = self->inputs[i].type.dtype;
+        if (dtype == BERTH_DTYPE_F16 || dtype == BERTH_DTYPE_BF16) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Strides and offsets must not change a bit, wider types only the rounding.
+static void check_reference(const op_case *self, const op_results *wanted) {
+    for (int is_widened = 0; is_widened < 1 + is_16_bit(self); ++is_widened) {
+        op_case copy;
+        op_results got;
+        op_case_copy(&copy, self, is_widened == 1);
+        op_case_reference(&copy, &got);
+        if (is_widened == 1) {
+            for (size_t i = 0; i < wanted->count; ++i) {
+                op_tensor_compare(&wanted->outputs[i], &got.outputs[i], self->atol, self->rtol);
+            }
+        } else {
+            op_results_compare(&got, wanted, 0, 0);
+        }
+        op_results_free(&got);
+        op_case_free(&copy);
+    }
+}
+
+static void check_kernel(const op_case *self, const berth_op_impl *impl, const op_results *wanted) {
+    op_results got;
+    op_case_run(self, impl, &got);
+    op_results_compare(&got, wanted, self->atol, self->rtol);
+    op_results_free(&got);
+    if ((impl->flags & BERTH_IMPL_IN_PLACE) != 0) {
+        op_case_run_in_place(self, impl, &got);
+        op_results_compare(&got, wanted, self->atol, self->rtol);
+        op_results_free(&got);
+    }
+}
+
+static void run_line(const op_line *line, op_case *at_hand, op_results *wanted) {
+    const berth_op_impl *impl = op_kernel_find(line->op->name);
+    op_line_build(line, at_hand);
+    if (line->kind == OP_LINE_REFUSE) {
+        CHECK_STATUS(op_case_infer(at_hand), BERTH_INVALID_ARGUMENT);
+        CHECK_CONTAINS(op_host_text(), line->op->name);
+        CHECK_CONTAINS(op_host_text(), line->refusal);
+        return;
+    }
+    op_case_reference(at_hand, wanted);
+    check_reference(at_hand, wanted);
+    if (line->kind == OP_LINE_NATIVE) {
+        CHECK(impl == NULL || op_case_supports(at_hand, impl) == BERTH_UNSUPPORTED);
+    } else if (impl != NULL) {
+        CHECK_OK(op_case_supports(at_hand, impl));
+        check_kernel(at_hand, impl, wanted);
+    } else {
+        CHECK(!op_kernels_are_built());
+    }
+}
+
+static void run_case(void **state) {
+    op_case at_hand = {0};
+    op_results wanted = {0};
+    run_line(*state, &at_hand, &wanted);
+    op_results_free(&wanted);
+    op_case_free(&at_hand);
+}
+
+// ---- the list of tests --------------------------------------------------------------------------
+
+static void add_line(const op_line *line, void *context) {
+    char name[160];
+    op_line *kept = malloc(sizeof *kept); // lives as long as the executable
+    if (kept == NULL) {
+        abort();
+    }
+    *kept = *line;
+    (void)snprintf(name, sizeof name, "%s %s", line->op->name, line->name);
+    test_add(context, name, run_case, kept);
+}
+
+TEST_CASES(ops) {
+    for (const berth_op *const *op = berth_native_ops; *op != NULL; ++op) {
+        char path[128];
+        (void)snprintf(path, sizeof path, "tests/ops/%s.txt", (*op)->name);
+        op_lines_read(*op, path, add_line, cases);
+    }
+}
+
+// ---- what no case can say -----------------------------------------------------------------------
+
+static const berth_op *op_of(const char *name) {
+    const berth_op *const *op = berth_native_ops;
+    while (*op != NULL && strcmp((*op)->name, name) != 0) {
+        ++op;
+    }
+    return *op;
+}
+
+TEST(every_kernel_belongs_to_an_op_of_its_revision) {
+    if (!op_kernels_are_built()) {
+        SKIP("platform-cpu is not built");
+    }
+    for (const berth_op *const *op = berth_native_ops; *op != NULL; ++op) {
+        const berth_op_impl *impl = op_kernel_find((*op)->name);
+        CHECK_UINT(impl == NULL ? 0 : impl->revision, (*op)->revision);
+        CHECK_STR(impl == NULL ? "" : impl->dispatch_key, BERTH_DISPATCH_CPU);
+    }
+}
+
+TEST(conversions_to_16_bits_round_to_nearest_even_and_come_back) {
+    for (uint32_t half = 0; half < 65536; ++half) {
+        const float from_f16 = berth_from_f16((uint16_t)half);
+        const float from_bf16 = berth_from_bf16((uint16_t)half);
+        CHECK(from_f16 != from_f16 || berth_to_f16(from_f16) == half);
+        CHECK(from_bf16 != from_bf16 || berth_to_bf16(from_bf16) == half);
+    }
+    CHECK_INT(berth_to_f16(65519.0F), 0x7bff);
+    CHECK_INT(berth_to_f16(65520.0F), 0x7c00);
+    CHECK_INT(berth_to_f16(0x1p-25F), 0x0000); // a tie, to even
+    CHECK_INT(berth_to_f16(0x1.8p-24F), 0x0002);
+    CHECK_INT(berth_to_f16(-0x1.004p0F), 0xbc01);
+    CHECK_INT(berth_to_bf16(0x1.01p0F), 0x3f80); // a tie, to even
+    CHECK_INT(berth_to_bf16(0x1.03p0F), 0x3f82);
+    CHECK_INT(berth_to_bf16(berth_float_of_bits(0x7f7fffff)), 0x7f80);
+    CHECK_INT(berth_to_bf16(berth_float_of_bits(0x7f800001)), 0x7fc0);
+    CHECK_INT(berth_to_f16(berth_float_of_bits(0xffc00000)), 0xfe00);
+}
+
+static void check_step_fails(const berth_op *op, const char *body, const char *operand,
+                             double value, const char *text) {
+    for (int is_kernel = 0; is_kernel < 1 + op_kernels_are_built(); ++is_kernel) {
+        op_case at_hand;
+        op_line line = {.op = op, .name = "out-of-range"};
+        (void)snprintf(line.body, sizeof line.body, "%s", body);
+        op_line_build(&line, &at_hand);
+        op_tensor_set(op_case_operand(&at_hand, operand), 1, value);
+        CHECK_STATUS(op_case_forward(&at_hand, is_kernel ? op_kernel_find(op->name) : NULL),
+                     BERTH_INVALID_ARGUMENT);
+        CHECK_CONTAINS(op_host_text(), text);
+        op_case_free(&at_hand);
+    }
+}
+
+TEST(a_large_product_on_two_threads_agrees_with_the_reference) {
+    const berth_op_impl *impl = op_kernel_find("linear");
+    op_case at_hand;
+    op_results wanted;
+    op_line line = {
+        .op = op_of("linear"),
+        .name = "two-threads",
+        .body = "T=70 x=f32[T,1030] weight=bf16[1040,1030]! bias=f32[1040]",
+        .atol = 2e-4,
+        .rtol = 1e-5,
+    };
+    if (impl == NULL) {
+        SKIP("platform-cpu is not built");
+        return;
+    }
+    berth_cpu *cpu = op_kernel_device()->self;
+    op_line_build(&line, &at_hand);
+    op_case_reference(&at_hand, &wanted);
+    cpu->threads = 2;
+    check_kernel(&at_hand, impl, &wanted);
+    cpu->threads = 1;
+    op_results_free(&wanted);
+    op_case_free(&at_hand);
+}
+
+TEST(an_index_out_of_range_fails_the_step_and_is_named) {
+    check_step_fails(op_of("embedding"), "T=3 token_ids=i32[T]<9 weight=f32[9,4]!", "token_ids", 9,
+                     "token id 9 is not in the vocabulary of 9");
+    check_step_fails(op_of("embedding"), "T=3 token_ids=i64[T]<9 weight=f32[9,4]!", "token_ids", -1,
+                     "token id -1");
+    check_step_fails(op_of("select_rows"), "T=3 S=2 x=f32[T,4] rows=i32[S]<3", "rows", 3,
+                     "row 3 of 3");
+    check_step_fails(op_of("rotary_embedding"),
+                     "T=3 positions=i32[T]<8 query=f32[T,1,4] rotary_dim=4 max_position=8",
+                     "positions", 8, "position 8 is not below 8");
+}

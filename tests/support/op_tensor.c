@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors for op tests: elements between guards, with or without gaps, read one by one as doubles.
+#include "support/op_case.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <tensor.h>
+
+#include "support/test.h"
+
+#define GUARD 64 // bytes before and after the elements, and the alignment of the first
+#define MARK  0xA5
+
+static int64_t dim_value(berth_dim dim, const op_case *symbols) {
+    const int64_t symbol = dim.symbol == BERTH_SYMBOL_TOKENS      ? symbols->tokens
+                           : dim.symbol == BERTH_SYMBOL_SEQUENCES ? symbols->rows
+                                                                  : 0;
+    return (dim.a * symbol + dim.b + dim.c - 1) / dim.c;
+}
+
+bool op_tensor_is_present(const op_tensor *tensor) {
+    return tensor->tensor.data != NULL;
+}
+
+int64_t op_tensor_count(const op_tensor *tensor) {
+    int64_t count = 1;
+    for (int32_t dim = 0; dim < tensor->tensor.ndim; ++dim) {
+        count *= tensor->shape[dim];
+    }
+    return count;
+}
+
+void op_tensor_make(op_tensor *tensor, const op_shape *shape, const op_case *symbols) {
+    *tensor = (op_tensor){
+        .type = {.size = sizeof(berth_value_type), .dtype = shape->dtype, .ndim = shape->ndim},
+    };
+    memcpy(tensor->type.dims, shape->dims, sizeof tensor->type.dims);
+    const int64_t element_bytes = BERTH_DTYPE_BITS(shape->dtype) / 8;
+    int64_t stride = 1;
+    for (uint32_t dim = shape->ndim; dim-- > 0;) {
+        tensor->shape[dim] = dim_value(shape->dims[dim], symbols);
+        tensor->strides[dim] = stride;
+        stride *= tensor->shape[dim];
+        stride += dim > 0 ? shape->row_gap : 0;
+    }
+    tensor->bytes = (size_t)((stride + shape->offset) * element_bytes);
+    tensor->memory = aligned_alloc(GUARD, (tensor->bytes + 3 * GUARD) / GUARD * GUARD);
+    CHECK(tensor->memory != NULL);
+    memset(tensor->memory, MARK, tensor->bytes + 2 * GUARD);
+    memset(tensor->memory + GUARD, 0xff, tensor->bytes);
+    tensor->tensor = (berth_tensor){
+        .size = sizeof(berth_tensor),
+        .data = tensor->memory + GUARD,
+        .device_type = BERTH_MEMORY_HOST,
+        .ndim = (int32_t)shape->ndim,
+        .dtype = shape->dtype,
+        .shape = tensor->shape,
+        .strides = tensor->strides,
+        .byte_offset = (uint64_t)(shape->offset * element_bytes),
+    };
+}
+
+void op_tensor_free(op_tensor *tensor) {
+    free(tensor->memory);
+    *tensor = (op_tensor){0};
+}
+
+void op_tensor_check_guards(const op_tensor *tensor) {
+    for (size_t i = 0; tensor->memory != NULL && i < GUARD; ++i) {
+        CHECK_INT(tensor->memory[i], MARK);
+        CHECK_INT(tensor->memory[GUARD + tensor->bytes + i], MARK);
+    }
+}
+
+// The place of an element and the index in its row.
+static void *row_of(const op_tensor *tensor, int64_t index, int64_t *out_column) {
+    const int64_t width = berth_row_length(&tensor->tensor);
+    *out_column = index % width;
+    return berth_row(&tensor->tensor, index / width);
+}
+
+double op_tensor_get(const op_tensor *tensor, int64_t index) {
+    int64_t column = 0;
+    const void *row = row_of(tensor, index, &column);
+    return berth_is_float(tensor->tensor.dtype)
+               ? (double)berth_load_at(row, tensor->tensor.dtype, column)
+               : (double)berth_integer_at(row, tensor->tensor.dtype, column);
+}
+
+void op_tensor_set(op_tensor *tensor, int64_t index, double value) {
+    int64_t column = 0;
+    void *row = row_of(tensor, index, &column);
+    if (berth_is_float(tensor->tensor.dtype)) {
+        berth_store_at(row, tensor->tensor.dtype, column, (float)value);
+    } else if (tensor->tensor.dtype == BERTH_DTYPE_I64) {
+        ((int64_t *)row)[column] = (int64_t)value;
+    } else {
+        ((int32_t *)row)[column] = (int32_t)value;
+    }
+}
+
+void op_tensor_copy(op_tensor *to, const op_tensor *from, bool is_widened) {
+    *to = (op_tensor){0};
+    if (!op_tensor_is_present(from)) {
+        return;
+    }
+    const bool is_changed = is_widened && berth_is_float(from->tensor.dtype);
+    op_shape shape = {
+        .dtype = is_changed ? BERTH_DTYPE_F32 : from->tensor.dtype,
+        .ndim = from->type.ndim,
+    };
+    for (uint32_t dim = 0; dim < shape.ndim; ++dim) {
+        shape.dims[dim] = BERTH_DIM_CONST(from->shape[dim]);
+    }
+    op_tensor_make(to, &shape, NULL);
+    memcpy(to->type.dims, from->type.dims, sizeof to->type.dims);
+    to->is_parameter = from->is_parameter;
+    for (int64_t i = 0; i < op_tensor_count(from); ++i) {
+        op_tensor_set(to, i, op_tensor_get(from, i));
+    }
+}
+
+void op_tensor_randomise(op_tensor *tensor, uint64_t *seed, int64_t limit) {
+    for (int64_t i = 0; i < op_tensor_count(tensor); ++i) {
+        *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        const double unit = (double)(*seed >> 33) / 0x1p31;
+        const double value =
+            berth_is_float(tensor->tensor.dtype) ? unit * 4.0 - 2.0 : floor(unit * (double)limit);
+        op_tensor_set(tensor, i, value);
+    }
+}
+
+static bool is_close(double got, double wanted, double atol, double rtol) {
+    if (isnan(got) || isnan(wanted)) {
+        return isnan(got) && isnan(wanted);
+    }
+    if (isinf(got) || isinf(wanted)) {
+        return got == wanted;
+    }
+    return fabs(got - wanted) <= atol + rtol * fabs(wanted);
+}
+
+void op_tensor_compare(const op_tensor *got, const op_tensor *wanted, double atol, double rtol) {
+    CHECK_INT(op_tensor_count(got), op_tensor_count(wanted));
+    for (int64_t i = 0; i < op_tensor_count(wanted); ++i) {
+        const double value = op_tensor_get(got, i);
+        const double should = op_tensor_get(wanted, i);
+        if (!is_close(value, should, atol, rtol)) {
+            print_error("element %lld of %lld (rows of %lld) is %.9g, must be %.9g within %g\n",
+                        (long long)i, (long long)op_tensor_count(wanted),
+                        (long long)berth_row_length(&wanted->tensor), value, should,
+                        atol + rtol * fabs(should));
+            CHECK(is_close(value, should, atol, rtol));
+        }
+    }
+}
