@@ -245,11 +245,16 @@ static berth_status write_record(const contest *in, size_t winner, bool is_enabl
     return check_text(in->plan, binding->record.runner_up);
 }
 
-// Whether the user wrote the base `none` himself: a platform's or the host's own base is no wish.
-static bool is_none_written(const berth_config *config) {
-    for (size_t i = 0; i < config->custom_ops.count; ++i) {
-        const berth_str item = berth_str_trim(berth_str_from(config->custom_ops.items[i]));
-        if (berth_str_equal_cstr(item, "none")) {
+// Whether the user himself switched the op off. What a platform's config hook or default switches
+// off is none of his wish: it would hide that the platform lacks the op.
+static bool is_users_wish(const berth_config *config, const berth_op *op) {
+    for (size_t i = 0; i < config->user_ops.count; ++i) {
+        const berth_str item = berth_str_trim(berth_str_from(config->user_ops.items[i]));
+        const berth_str name = berth_str_trim(berth_str_slice(item, 1, item.size));
+        const bool is_minus = item.size > 0 && item.data[0] == '-';
+        if (berth_str_equal_cstr(item, "none") ||
+            (is_minus && (berth_str_equal_cstr(name, op->name) ||
+                          berth_str_equal_cstr(name, op->class_name)))) {
             return true;
         }
     }
@@ -263,8 +268,7 @@ static berth_status decide(contest *in, bool is_enforced, berth_binding *binding
     BERTH_TRY(berth_custom_ops_wants(custom_ops, op->name, op->class_name, &wish));
     const bool is_enabled =
         is_enforced || berth_custom_ops_is_enabled(custom_ops, wish, op->has_decomposition != 0);
-    binding->is_wished =
-        !is_enabled && (wish == BERTH_OP_MINUS || is_none_written(in->plan->request.config));
+    binding->is_wished = !is_enabled && is_users_wish(in->plan->request.config, op);
     size_t winner = 0;
     BERTH_TRY(collect(in));
     BERTH_TRY(is_enabled ? decide_enabled(in, &winner) : decide_disabled(in, wish, &winner));

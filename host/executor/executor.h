@@ -32,7 +32,8 @@ typedef struct berth_plan_request {
 // ---- dispatch: who runs what, and why
 // ---------------------------------------------------------------------
 
-// The record of one op site, printed by `berth ops explain`.
+// The record of one op site, printed by `berth ops explain`. Sites of the graph come first, in its
+// order, then copies (`contiguous`) that the plan had to insert on the device.
 typedef struct berth_site_record {
     const char *op;
     const char *layer;
@@ -70,8 +71,8 @@ const char *berth_plan_note(const berth_plan *plan, size_t index);
 // ---- loading
 // ------------------------------------------------------------------------------------------------
 
-// Gives the plan one weight at a time: host memory, row-major, resident dtype; the plan packs or
-// uploads it to wherever its users run. The memory may be reused when this returns.
+// Gives the plan one weight at a time, each once: host memory, row-major, resident dtype; the plan
+// packs or uploads it to wherever its users run. The memory may be reused when this returns.
 BERTH_MUST_CHECK berth_status berth_plan_set_parameter(berth_plan *plan, berth_value parameter,
                                                        const void *data, uint64_t bytes);
 // After the last parameter: allocates activations and calls every create.

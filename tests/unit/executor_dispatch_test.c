@@ -259,6 +259,7 @@ TEST(executor_refuses_a_compile_backend_that_there_is_not) {
 typedef struct fallback_case {
     const char *name;
     const char *custom_ops;
+    bool is_platforms; // the platform switched it off, not the user
     const char *fallback_ops;
     const char *error; // "" when the plan is made
     const char *bounced;
@@ -266,15 +267,20 @@ typedef struct fallback_case {
 
 // Only norm runs on the device.
 static fallback_case fallback_cases[] = {
-    {"nothing allowed",                          "",           "",              "platform 'fake-device' has no implementation of add, embedding;",
-     NULL                                                                                                                                                         },
-    {"some allowed",                             "",           "Add",
-     "has no implementation of embedding; run them on the host with "
-     "--allow-fallback, or list them in fallback_ops",                                                                                             NULL           },
-    {"all allowed by name",                      "",           "add,Embedding", "",                                                                "add embedding"},
-    {"the user's own minus is no fallback",      "-embedding", "add",           "",                                                                "add"          },
-    {"the user's own none is no fallback",       "none",       "",              "",                                                                ""             },
-    {"a minus of what would run is none either", "-norm",      "add,embedding", "",                                                                "add embedding"},
+    {"nothing allowed",                          "",           false, "",
+     "platform 'fake-device' has no implementation of add, embedding;",                                                 NULL           },
+    {"some allowed",                             "",           false, "Add",
+     "has no implementation of embedding; run them on the host with --allow-fallback, or list them "
+     "in fallback_ops",                                                                                                 NULL           },
+    {"all allowed by name",                      "",           false, "add,Embedding", "",                              "add embedding"},
+    {"the user's own minus is no fallback",      "-embedding", false, "add",           "",                              "add"          },
+    {"the user's own none is no fallback",       "none",       false, "",              "",                              ""             },
+    {"a minus of what would run is none either", "-norm",      false, "add,embedding", "",
+     "add embedding"                                                                                                                   },
+    {"a platform's minus is a fallback",         "-add",       true,  "embedding",     "has no implementation of add;",
+     NULL                                                                                                                              },
+    {"a platform's none is a fallback",          "none",       true,  "",
+     "has no implementation of add, embedding, norm;",                                                                  NULL           },
 };
 
 static void check_fallback_case(void **state) {
@@ -293,6 +299,7 @@ static void check_fallback_case(void **state) {
     test_plan_parse(&it, text);
     if (row->custom_ops[0] != '\0') {
         test_plan_list(&it, &it.config.custom_ops, row->custom_ops);
+        it.config.user_ops = row->is_platforms ? (berth_option_list){0} : it.config.custom_ops;
     }
     if (row->fallback_ops[0] != '\0') {
         test_plan_list(&it, &it.config.fallback_ops, row->fallback_ops);
