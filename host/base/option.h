@@ -87,8 +87,8 @@ BERTH_MUST_CHECK berth_status berth_options_init(berth_options *options, const b
 // `argv` must outlive `positional`.
 BERTH_MUST_CHECK berth_status berth_options_apply_argv(berth_options *options, uint64_t command,
                                                        int argc, char *const *argv);
-// Reads the variables that the rows name. An empty one is an empty list for a LIST, "" where the row
-// takes_empty, else as if it were not set.
+// Reads the variables that the rows name. An empty one is an empty list for a LIST, "" where the
+// row takes_empty, else as if it were not set.
 BERTH_MUST_CHECK berth_status berth_options_apply_env(berth_options *options);
 // Every key of the mapping must belong to a row; failures have file, line, column and nearest key.
 // A null value leaves the option as it is. The texts are copied; the tree may go.

@@ -368,7 +368,8 @@ static void check_config(const char *key, const char *value, const char *part) {
     char *found = strstr(data, wanted);
     CHECK(found != NULL);
     char *end = found + strlen(wanted);
-    end = *end == '[' ? strchr(end, ']') + 1 : end + strcspn(end, ",\n");
+    end += strcspn(end, *end == '[' ? "]" : ",\n");
+    end += *end == ']' ? 1 : 0;
     if (value == NULL) {
         (void)snprintf(changed, sizeof changed, "%.*s\"x\": 1%s", (int)(found - data), data, end);
     } else {
