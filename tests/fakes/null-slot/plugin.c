@@ -1,71 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // A platform without the required slot `release`.
-#include <berth/plugin.h>
+#include "../fake_platform.h"
 
-static berth_status allocate(void *self, uint64_t device, uint64_t bytes, void **out_base) {
-    (void)self, (void)device, (void)bytes, (void)out_base;
-    return BERTH_OUT_OF_MEMORY;
-}
+static fake_state state;
 
-static berth_status copy(void *self, uint64_t device, const berth_copy *what) {
-    (void)self, (void)device, (void)what;
-    return BERTH_UNSUPPORTED;
-}
-
-static berth_status synchronize(void *self, uint64_t device) {
-    (void)self, (void)device;
-    return BERTH_OK;
-}
-
-static berth_status device_count(void *self, uint64_t *out_count) {
-    (void)self;
-    *out_count = 1;
-    return BERTH_OK;
-}
-
-static berth_status device_info(void *self, uint64_t device, berth_device_info *out) {
-    (void)self, (void)device;
-    out->name = "fake";
-    out->uuid = "";
-    return BERTH_OK;
-}
-
-static const berth_device_api device = {
-    .size = sizeof(berth_device_api),
-    .allocate = allocate,
-    .copy_to_device = copy,
-    .copy_to_host = copy,
-    .synchronize = synchronize,
-};
-
-static const berth_capabilities capabilities = {
-    .size = sizeof(berth_capabilities),
-    .memory_type = BERTH_MEMORY_EXTENSION,
-};
-
-static const berth_platform platform = {
-    .size = sizeof(berth_platform),
-    .name = "null-slot",
-    .vendor = "berth tests",
-    .kind = BERTH_PLATFORM_OOT,
-    .device_type = "fake",
-    .device_name = "a device that is not there",
-    .capabilities = &capabilities,
-    .device = &device,
-    .device_count = device_count,
-    .device_info = device_info,
-};
-
-static berth_status register_plugin(const berth_host *host, berth_registrar *registrar) {
-    (void)host;
-    return registrar->add_platform(registrar, &platform, 0);
+static berth_status register_platform(const berth_host *host, berth_registrar *registrar) {
+    berth_device_api device = fake_device;
+    device.release = NULL;
+    const berth_platform whole = {FAKE_REQUIRED("null-slot", BERTH_PLATFORM_OOT)};
+    berth_platform platform = whole;
+    platform.device = &device; // the host copies the tables that it is given
+    return fake_register(host, registrar, &platform, &state);
 }
 
 static const berth_entry_point entry = {
     .size = sizeof(berth_entry_point),
     .group = BERTH_GROUP_PLATFORM,
     .name = "null-slot",
-    .register_plugin = register_plugin,
+    .register_plugin = register_platform,
 };
 static const berth_entry_point *const entries[] = {&entry};
 
