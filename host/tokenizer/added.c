@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Searching for added tokens. The contents are sorted, so that those that begin with the bytes read
-// so far are one range, and every further byte narrows it: no automaton has to be built.
+// Searching for added tokens. The spellings are sorted, so that those that begin with the bytes
+// read so far are one range, and every further byte narrows it: no automaton has to be built.
 #include "tokenizer/added.h"
 
 #include <stdlib.h>
 
-#include <utf8proc.h>
-
-#include "base/utf8.h"
+#include "tokenizer/unicode.h"
 
 // ---- reading the file ----
 
@@ -58,11 +56,63 @@ berth_status berth_added_name(berth_added *added, berth_vocabulary *vocabulary, 
 }
 
 static int compare_tokens(const void *a, const void *b) {
-    return berth_str_compare(((const berth_added_token *)a)->content,
-                             ((const berth_added_token *)b)->content);
+    return berth_str_compare(((const berth_added_token *)a)->spelling,
+                             ((const berth_added_token *)b)->spelling);
 }
 
-berth_status berth_added_finish(berth_added *added, berth_arena *arena) {
+// What the normalizer makes of the content, as the search will meet it.
+static berth_status normalize_content(berth_added_token *token, berth_vocabulary *vocabulary,
+                                      berth_arena *arena, const berth_normalizer *normalizer) {
+    berth_normalizer_scratch scratch = {0};
+    berth_stretch stretch = {.text = token->content, .is_first = true};
+    berth_status status = berth_normalizer_run(normalizer, &scratch, &stretch);
+    if (status == BERTH_OK && !berth_str_equal(stretch.text, token->content)) {
+        token->spelling.data = berth_arena_copy(arena, stretch.text);
+        token->spelling.size = stretch.text.size;
+        vocabulary->tokens.data[token->id].bytes = token->spelling;
+        status = token->spelling.data ? BERTH_OK : berth_arena_exhausted(arena, "added tokens");
+    }
+    berth_normalizer_scratch_deinit(&scratch);
+    return status;
+}
+
+static berth_status spell_tokens(berth_added *added, berth_vocabulary *vocabulary,
+                                 berth_arena *arena, const berth_normalizer *normalizer) {
+    for (size_t i = 0; i < added->tokens.count; ++i) {
+        berth_added_token *token = &added->tokens.data[i];
+        token->spelling = token->content;
+        if (token->is_normalized) {
+            BERTH_TRY(normalize_content(token, vocabulary, arena, normalizer));
+        }
+        if (token->spelling.size == 0) {
+            return BERTH_FAIL(UNSUPPORTED,
+                              "added token '" BERTH_STR_FMT "', of which the normalizer leaves "
+                              "nothing, is not supported",
+                              BERTH_STR_ARG(token->content));
+        }
+    }
+    return BERTH_OK;
+}
+
+// Sorts one list. Why no two may be alike: which of them a text means would be anyone's guess.
+static berth_status sort_list(const berth_added *added, size_t list) {
+    berth_added_token *tokens = added->lists[list];
+    qsort(tokens, added->counts[list], sizeof(*tokens), compare_tokens);
+    for (size_t i = 1; i < added->counts[list]; ++i) {
+        if (berth_str_equal(tokens[i - 1].spelling, tokens[i].spelling)) {
+            return BERTH_FAIL(UNSUPPORTED,
+                              "added tokens '" BERTH_STR_FMT "' and '" BERTH_STR_FMT
+                              "', which the normalizer makes one, are not supported",
+                              BERTH_STR_ARG(tokens[i - 1].content),
+                              BERTH_STR_ARG(tokens[i].content));
+        }
+    }
+    return BERTH_OK;
+}
+
+berth_status berth_added_finish(berth_added *added, berth_vocabulary *vocabulary,
+                                berth_arena *arena, const berth_normalizer *normalizer) {
+    BERTH_TRY(spell_tokens(added, vocabulary, arena, normalizer));
     for (size_t list = 0; list < BERTH_ADDED_LISTS; ++list) {
         added->lists[list] = BERTH_ARENA_ARRAY(arena, berth_added_token, added->tokens.count);
         if (!added->lists[list]) {
@@ -71,12 +121,12 @@ berth_status berth_added_finish(berth_added *added, berth_arena *arena) {
     }
     for (size_t i = 0; i < added->tokens.count; ++i) {
         const berth_added_token *token = &added->tokens.data[i];
-        const size_t list = token->is_normalized ? 1 : 0;
+        const size_t list = token->is_normalized ? BERTH_ADDED_NORMALIZED : BERTH_ADDED_WRITTEN;
         added->lists[list][added->counts[list]++] = *token;
-        added->starts[list][(uint8_t)token->content.data[0]] = true;
+        added->starts[list][(uint8_t)token->spelling.data[0]] = true;
     }
     for (size_t list = 0; list < BERTH_ADDED_LISTS; ++list) {
-        qsort(added->lists[list], added->counts[list], sizeof(berth_added_token), compare_tokens);
+        BERTH_TRY(sort_list(added, list));
     }
     berth_array_free(&added->tokens);
     return BERTH_OK;
@@ -94,8 +144,8 @@ static size_t first_from(const berth_added_token *tokens, size_t low, size_t hig
                          unsigned byte) {
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        const berth_str content = tokens[middle].content;
-        if (content.size <= depth || (uint8_t)content.data[depth] < byte) {
+        const berth_str spelling = tokens[middle].spelling;
+        if (spelling.size <= depth || (uint8_t)spelling.data[depth] < byte) {
             low = middle + 1;
         } else {
             high = middle;
@@ -113,64 +163,11 @@ static const berth_added_token *longest_at(const berth_added_search *search, siz
         const unsigned byte = (uint8_t)search->text.data[at + depth];
         low = first_from(tokens, low, high, depth, byte);
         high = first_from(tokens, low, high, depth, byte + 1);
-        if (low < high && tokens[low].content.size == depth + 1) {
+        if (low < high && tokens[low].spelling.size == depth + 1) {
             longest = &tokens[low];
         }
     }
     return longest;
-}
-
-// The character before or behind a place; BERTH_UTF8_BAD at the ends of the text.
-static uint32_t char_before(berth_str text, size_t at) {
-    size_t start = at;
-    while (start > 0 && at - start < 4) {
-        --start;
-        if (((uint8_t)text.data[start] & 0xC0) != 0x80) {
-            break;
-        }
-    }
-    uint32_t code = BERTH_UTF8_BAD;
-    (void)berth_utf8_next(berth_str_slice(text, start, at - start), &code);
-    return at > 0 ? code : BERTH_UTF8_BAD;
-}
-
-static uint32_t char_at(berth_str text, size_t at, size_t *out_size) {
-    uint32_t code;
-    *out_size = berth_utf8_next(berth_str_slice(text, at, 4), &code);
-    return *out_size > 0 ? code : BERTH_UTF8_BAD;
-}
-
-static bool is_space(uint32_t code) {
-    if (code == BERTH_UTF8_BAD) {
-        return false;
-    }
-    const utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
-    return (code >= '\t' && code <= '\r') || code == 0x85 || category == UTF8PROC_CATEGORY_ZS ||
-           category == UTF8PROC_CATEGORY_ZL || category == UTF8PROC_CATEGORY_ZP;
-}
-
-// A character of a word after Unicode's UTS 18: alphabetic, mark, decimal digit, connector or
-// joiner. The ranges are the alphabetic characters that are neither letters nor marks.
-static bool is_word(uint32_t code) {
-    switch (code == BERTH_UTF8_BAD ? UTF8PROC_CATEGORY_CN
-                                   : utf8proc_category((utf8proc_int32_t)code)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC:
-        return true;
-    default:
-        return code == 0x200C || code == 0x200D || (code >= 0x24B6 && code <= 0x24E9) ||
-               (code >= 0x1F130 && code <= 0x1F149) || (code >= 0x1F150 && code <= 0x1F169) ||
-               (code >= 0x1F170 && code <= 0x1F189);
-    }
 }
 
 static bool is_allowed(const berth_added_search *search, const berth_added_token *token,
@@ -179,23 +176,23 @@ static bool is_allowed(const berth_added_search *search, const berth_added_token
         return false;
     }
     size_t unused;
+    const size_t end = start + token->spelling.size;
     return !token->is_whole_word ||
-           (!is_word(char_before(search->text, start)) &&
-            !is_word(char_at(search->text, start + token->content.size, &unused)));
+           (!berth_unicode_is_word(berth_unicode_char_before(search->text, start, &unused)) &&
+            !berth_unicode_is_word(berth_unicode_char_at(search->text, end, &unused)));
 }
 
 static size_t spaces_before(berth_str text, size_t at, size_t least) {
-    while (at > least && is_space(char_before(text, at))) {
-        do {
-            --at;
-        } while (((uint8_t)text.data[at] & 0xC0) == 0x80);
+    size_t size;
+    while (at > least && berth_unicode_is_space(berth_unicode_char_before(text, at, &size))) {
+        at -= size;
     }
     return at > least ? at : least;
 }
 
 static size_t spaces_behind(berth_str text, size_t at) {
     size_t size;
-    while (is_space(char_at(text, at, &size))) {
+    while (berth_unicode_is_space(berth_unicode_char_at(text, at, &size))) {
         at += size;
     }
     return at;
@@ -209,7 +206,7 @@ const berth_added_token *berth_added_next(berth_added_search *search, size_t *ou
         if (starts[(uint8_t)search->text.data[start]]) {
             token = longest_at(search, start);
         }
-        search->at += token ? token->content.size : 1;
+        search->at += token ? token->spelling.size : 1;
         if (!token || !is_allowed(search, token, start)) {
             continue;
         }

@@ -4,8 +4,10 @@
 // short one.
 #include "tokenizer/bpe.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tokenizer/alphabet.h"
 
 // ---- the table of merges ----
@@ -133,6 +135,39 @@ static berth_status find_bytes(berth_bpe *bpe, const berth_json *model) {
     return BERTH_OK;
 }
 
+// The tokens that stand for single bytes of characters which have none. True: no byte lacks one.
+static bool find_fallbacks(berth_bpe *bpe) {
+    bool is_complete = true;
+    for (unsigned byte = 0; byte < 256; ++byte) {
+        char name[8];
+        (void)snprintf(name, sizeof(name), "<0x%02X>", byte);
+        bpe->byte_ids[byte] = berth_vocabulary_find_model(bpe->vocabulary, berth_str_from(name));
+        is_complete &= bpe->byte_ids[byte] >= 0;
+    }
+    return is_complete;
+}
+
+static berth_status read_unknown(berth_bpe *bpe, const berth_json *model) {
+    bool has_fallback;
+    BERTH_TRY(berth_json_bool_or(model, "byte_fallback", false, &has_fallback));
+    BERTH_TRY(berth_json_bool_or(model, "fuse_unk", false, &bpe->fuses_unknown));
+    memset(bpe->byte_ids, -1, sizeof(bpe->byte_ids));
+    const bool is_complete = has_fallback && find_fallbacks(bpe);
+    bpe->unknown_id = -1;
+    if (!berth_json_has(model, "unk_token")) {
+        return BERTH_OK;
+    }
+    berth_str name;
+    BERTH_TRY(berth_json_get_str(model, "unk_token", &name));
+    bpe->unknown_id = berth_vocabulary_find_model(bpe->vocabulary, name);
+    if (bpe->unknown_id < 0 && !is_complete) {
+        return berth_json_fail(BERTH_CORRUPT, berth_json_find(model, "unk_token"),
+                               "'" BERTH_STR_FMT "' is no token of the vocabulary",
+                               BERTH_STR_ARG(name));
+    }
+    return BERTH_OK;
+}
+
 static berth_status refuse_options(const berth_json *model) {
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     double dropout;
@@ -150,14 +185,11 @@ static berth_status refuse_options(const berth_json *model) {
     return BERTH_OK;
 }
 
-berth_status berth_bpe_read(berth_bpe *bpe, berth_arena *arena, const berth_vocabulary *vocabulary,
-                            const berth_json *model) {
-    bpe->vocabulary = vocabulary;
+berth_status berth_bpe_read(berth_bpe *bpe, berth_arena *arena, const berth_json *model,
+                            const berth_json *merges) {
     BERTH_TRY(refuse_options(model));
     BERTH_TRY(berth_json_bool_or(model, "ignore_merges", false, &bpe->takes_whole_words));
-    BERTH_TRY(find_bytes(bpe, model));
-    const berth_json *merges;
-    BERTH_TRY(berth_json_get_array(model, "merges", &merges));
+    BERTH_TRY(bpe->is_byte_level ? find_bytes(bpe, model) : read_unknown(bpe, model));
     return read_merges(bpe, arena, merges);
 }
 
@@ -210,22 +242,70 @@ static void consider(const berth_bpe *bpe, berth_bpe_scratch *scratch, int32_t l
     }
 }
 
-// Every symbol but the last may begin a pair, and every join brings at most two new pairs.
-static berth_status start_word(const berth_bpe *bpe, berth_str word, berth_bpe_scratch *scratch) {
-    BERTH_TRY(berth_array_reserve(&scratch->symbols, word.size));
-    BERTH_TRY(berth_array_reserve(&scratch->queue, 3 * word.size));
-    scratch->symbols.count = word.size;
-    scratch->queue.count = 0;
-    const int32_t last = (int32_t)word.size - 1;
-    for (int32_t i = 0; i <= last; ++i) {
-        scratch->symbols.data[i] = (berth_symbol){
-            .id = bpe->byte_ids[(uint8_t)word.data[i]],
-            .previous = i - 1,
-            .next = i < last ? i + 1 : -1,
-        };
+static void add_symbol(berth_bpe_scratch *scratch, int32_t id) {
+    const int32_t at = (int32_t)scratch->symbols.count++;
+    scratch->symbols.data[at] = (berth_symbol){.id = id, .previous = at - 1, .next = at + 1};
+}
+
+// The symbols of a character without a token. False: some of its bytes has none either.
+static bool add_fallbacks(const berth_bpe *bpe, berth_str character, berth_bpe_scratch *scratch) {
+    for (size_t i = 0; i < character.size; ++i) {
+        if (bpe->byte_ids[(uint8_t)character.data[i]] < 0) {
+            return false;
+        }
     }
-    for (int32_t i = 0; i < last; ++i) {
-        consider(bpe, scratch, i);
+    for (size_t i = 0; i < character.size; ++i) {
+        add_symbol(scratch, bpe->byte_ids[(uint8_t)character.data[i]]);
+    }
+    return true;
+}
+
+// Why an unknown character waits: it may be fused with the next. That bytes do not end its waiting
+// but overtake it is how the reference has it, and so what a model was trained on.
+static void add_characters(const berth_bpe *bpe, berth_str word, berth_bpe_scratch *scratch) {
+    bool is_waiting = false;
+    berth_str character;
+    for (size_t at = 0; at < word.size; at += character.size) {
+        character = berth_str_slice(word, at, 4);
+        character.size = berth_utf8_next(character, NULL);
+        const int32_t id = berth_vocabulary_find_model(bpe->vocabulary, character);
+        if (id < 0 && (add_fallbacks(bpe, character, scratch) || bpe->unknown_id < 0)) {
+            continue;
+        }
+        if (is_waiting && (id >= 0 || !bpe->fuses_unknown)) {
+            add_symbol(scratch, bpe->unknown_id);
+        }
+        is_waiting = id < 0;
+        if (id >= 0) {
+            add_symbol(scratch, id);
+        }
+    }
+    if (is_waiting) {
+        add_symbol(scratch, bpe->unknown_id);
+    }
+}
+
+// A word has at most one symbol for each byte. Every symbol but the last may begin a pair, and
+// every join takes one pair off and brings at most two.
+static berth_status start_word(const berth_bpe *bpe, berth_str word, berth_bpe_scratch *scratch) {
+    scratch->symbols.count = 0;
+    scratch->queue.count = 0;
+    BERTH_TRY(berth_array_reserve(&scratch->symbols, word.size));
+    if (bpe->is_byte_level) {
+        for (size_t i = 0; i < word.size; ++i) {
+            add_symbol(scratch, bpe->byte_ids[(uint8_t)word.data[i]]);
+        }
+    } else {
+        add_characters(bpe, word, scratch);
+    }
+    const size_t count = scratch->symbols.count;
+    if (count == 0) {
+        return BERTH_OK;
+    }
+    scratch->symbols.data[count - 1].next = -1;
+    BERTH_TRY(berth_array_reserve(&scratch->queue, 2 * count));
+    for (size_t i = 0; i + 1 < count; ++i) {
+        consider(bpe, scratch, (int32_t)i);
     }
     return BERTH_OK;
 }
@@ -251,17 +331,19 @@ static void join(const berth_bpe *bpe, berth_bpe_scratch *scratch, berth_candida
 
 static berth_status find_whole_word(const berth_bpe *bpe, berth_str word,
                                     berth_bpe_scratch *scratch, int32_t *out_id) {
-    BERTH_TRY(berth_array_reserve(&scratch->spelling, 2 * word.size));
-    const size_t size = berth_alphabet_spell(word, scratch->spelling.data);
-    *out_id = berth_vocabulary_find_model(
-        bpe->vocabulary, (berth_str){.data = scratch->spelling.data, .size = size});
+    if (bpe->is_byte_level) {
+        BERTH_TRY(berth_array_reserve(&scratch->spelling, 2 * word.size));
+        const size_t size = berth_alphabet_spell(word, scratch->spelling.data);
+        word = (berth_str){.data = scratch->spelling.data, .size = size};
+    }
+    *out_id = berth_vocabulary_find_model(bpe->vocabulary, word);
     return BERTH_OK;
 }
 
 berth_status berth_bpe_encode(const berth_bpe *bpe, berth_str word, berth_bpe_scratch *scratch,
                               berth_token_ids *ids) {
     int32_t whole = -1;
-    if (word.size == 1) {
+    if (bpe->is_byte_level && word.size == 1) {
         whole = bpe->byte_ids[(uint8_t)word.data[0]];
     } else if (bpe->takes_whole_words && word.size <= bpe->vocabulary->longest) {
         BERTH_TRY(find_whole_word(bpe, word, scratch, &whole));
@@ -273,8 +355,10 @@ berth_status berth_bpe_encode(const berth_bpe *bpe, berth_str word, berth_bpe_sc
     while (scratch->queue.count > 0) {
         join(bpe, scratch, pop_candidate(scratch));
     }
-    for (int32_t i = 0; i >= 0; i = scratch->symbols.data[i].next) {
-        BERTH_TRY(berth_array_push(ids, scratch->symbols.data[i].id));
+    for (size_t i = 0; i < scratch->symbols.count; ++i) {
+        if (scratch->symbols.data[i].id >= 0) {
+            BERTH_TRY(berth_array_push(ids, scratch->symbols.data[i].id));
+        }
     }
     return BERTH_OK;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-pair encoding: a word begins as its bytes, and the pair of neighbours that the file merges
-// first is joined until no pair is left.
+// Byte-pair encoding: a word begins as its bytes or its characters, and the pair of neighbours that
+// the file merges first is joined until no pair is left.
 #ifndef BERTH_TOKENIZER_BPE_H
 #define BERTH_TOKENIZER_BPE_H
 
@@ -24,8 +24,11 @@ typedef struct berth_bpe {
     const berth_vocabulary *vocabulary; // borrowed
     berth_merge *merges;                // a hash table by (left, right); of the arena
     uint32_t merge_bits;                // it has 2^merge_bits places
-    int32_t byte_ids[256];
-    bool takes_whole_words; // ignore_merges: a word that is a token is not merged up
+    bool is_byte_level;                 // words are bytes that the alphabet spells
+    int32_t byte_ids[256];              // of the bytes, or of "<0x00>" and so on; -1: there is none
+    int32_t unknown_id;                 // of what has no token; -1: it is left out
+    bool fuses_unknown;                 // several in a row are one
+    bool takes_whole_words;             // ignore_merges: a word that is a token is not merged up
 } berth_bpe;
 
 typedef struct berth_symbol {
@@ -46,10 +49,10 @@ typedef struct berth_bpe_scratch {
     berth_array(char) spelling;
 } berth_bpe_scratch;
 
-// From the model of a tokenizer.json, whose vocabulary was read before.
+// From the model of a tokenizer.json and a list of merges. `bpe` has its vocabulary, which was read
+// before, and is_byte_level.
 BERTH_MUST_CHECK berth_status berth_bpe_read(berth_bpe *bpe, berth_arena *arena,
-                                             const berth_vocabulary *vocabulary,
-                                             const berth_json *model);
+                                             const berth_json *model, const berth_json *merges);
 // Appends the ids of a word, which is not empty, in O(n log n).
 BERTH_MUST_CHECK berth_status berth_bpe_encode(const berth_bpe *bpe, berth_str word,
                                                berth_bpe_scratch *scratch, berth_token_ids *ids);

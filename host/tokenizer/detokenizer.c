@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ids to text. Bytes wait until they are a character, or can no longer become one.
+//
+// Why complete characters never wait for the end of a run of bytes, though the reference makes
+// every byte of a run U+FFFD when one of them is broken: a stream would have to hold back all of a
+// run.
 #include <string.h>
 
 #include "base/utf8.h"
@@ -13,14 +17,16 @@ struct berth_detokenizer {
     berth_arena *arena; // owns this struct too
     const berth_tokenizer *tokenizer;
     uint32_t flags;
-    char *bytes; // those that wait, then those of the token at hand
+    bool has_begun;     // a token was decoded
+    size_t strip_count; // how often the text may still begin with what is left out
+    char *bytes;        // those that wait, then those of the token at hand
     size_t waiting;
     char *text; // the result: at most one U+FFFD for each byte
 };
 
 berth_status berth_detokenizer_create(const berth_tokenizer *tokenizer, uint32_t flags,
                                       berth_detokenizer **out_detokenizer) {
-    const size_t room = tokenizer->vocabulary.longest + TAIL_BYTES;
+    const size_t room = tokenizer->decoding.longest + TAIL_BYTES;
     const size_t text_room = room * strlen(REPLACEMENT);
     const size_t block = BLOCK_BYTES + sizeof(berth_detokenizer) + room + text_room;
     berth_arena *arena;
@@ -38,11 +44,24 @@ berth_status berth_detokenizer_create(const berth_tokenizer *tokenizer, uint32_t
         .arena = arena,
         .tokenizer = tokenizer,
         .flags = flags,
+        .strip_count = tokenizer->decoding.strip_count,
         .bytes = bytes,
         .text = text,
     };
     *out_detokenizer = d;
     return BERTH_OK;
+}
+
+static berth_str strip_start(berth_detokenizer *d, berth_str text) {
+    const berth_str stripped = d->tokenizer->decoding.stripped;
+    while (d->strip_count > 0 && berth_str_starts_with(text, stripped)) {
+        text = berth_str_slice(text, stripped.size, SIZE_MAX);
+        --d->strip_count;
+    }
+    if (text.size > 0) {
+        d->strip_count = 0;
+    }
+    return text;
 }
 
 // The first `size` bytes as text, with U+FFFD for what is broken.
@@ -54,11 +73,14 @@ static berth_str take_text(berth_detokenizer *d, size_t size) {
         const size_t step = berth_utf8_next(berth_str_slice(bytes, at, SIZE_MAX), &code);
         const bool is_bad = code == BERTH_UTF8_BAD;
         const berth_str piece = is_bad ? BERTH_STR(REPLACEMENT) : berth_str_slice(bytes, at, step);
-        memcpy(d->text + written, piece.data, piece.size);
-        written += piece.size;
+        const size_t times = is_bad && d->tokenizer->decoding.marks_every_byte ? step : 1;
+        for (size_t i = 0; i < times; ++i) {
+            memcpy(d->text + written, piece.data, piece.size);
+            written += piece.size;
+        }
         at += step;
     }
-    return (berth_str){.data = d->text, .size = written};
+    return strip_start(d, (berth_str){.data = d->text, .size = written});
 }
 
 berth_status berth_detokenizer_push(berth_detokenizer *d, int32_t id, berth_str *out_text) {
@@ -71,8 +93,11 @@ berth_status berth_detokenizer_push(berth_detokenizer *d, int32_t id, berth_str 
     if (token->is_special && d->flags & BERTH_DECODE_SKIP_SPECIAL) {
         return BERTH_OK;
     }
-    memcpy(d->bytes + d->waiting, token->bytes.data, token->bytes.size);
-    const size_t size = d->waiting + token->bytes.size;
+    const berth_str *firsts = d->tokenizer->decoding.firsts;
+    const berth_str bytes = firsts && !d->has_begun ? firsts[id] : token->bytes;
+    memcpy(d->bytes + d->waiting, bytes.data, bytes.size);
+    const size_t size = d->waiting + bytes.size;
+    d->has_begun = true;
     d->waiting = berth_utf8_tail_bytes((berth_str){.data = d->bytes, .size = size});
     *out_text = take_text(d, size - d->waiting);
     memmove(d->bytes, d->bytes + size - d->waiting, d->waiting);
@@ -82,7 +107,10 @@ berth_status berth_detokenizer_push(berth_detokenizer *d, int32_t id, berth_str 
 berth_str berth_detokenizer_finish(berth_detokenizer *d) {
     const size_t size = d->waiting;
     d->waiting = 0;
-    return take_text(d, size);
+    const berth_str text = take_text(d, size);
+    d->has_begun = false;
+    d->strip_count = d->tokenizer->decoding.strip_count;
+    return text;
 }
 
 void berth_detokenizer_destroy(berth_detokenizer *d) {

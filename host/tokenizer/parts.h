@@ -7,6 +7,8 @@
 #include "base/json.h"
 #include "tokenizer/added.h"
 #include "tokenizer/bpe.h"
+#include "tokenizer/decoding.h"
+#include "tokenizer/normalizer.h"
 #include "tokenizer/splitter.h"
 #include "tokenizer/template.h"
 #include "tokenizer/tokenizer.h"
@@ -16,8 +18,10 @@ struct berth_tokenizer {
     berth_arena *arena; // owns this struct too
     berth_vocabulary vocabulary;
     berth_added added;
+    berth_normalizer normalizer;
     berth_splitter splitter;
     berth_bpe bpe;
+    berth_decoding decoding;
     berth_template template;
     int32_t bos_id, eos_id; // -1: none
 };

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "tokenizer/dialect.h"
 
 #define PATTERN_BYTES ((size_t)1 << 16) // the longest pattern; o200k's has 300 bytes
@@ -69,6 +70,19 @@ berth_status berth_pattern_literal(berth_str text, berth_pattern **out_pattern) 
     return compile(text, PCRE2_LITERAL, out_pattern);
 }
 
+berth_status berth_pattern_read(const berth_json *component, berth_pattern **out_pattern) {
+    berth_str pattern;
+    if (berth_json_has(component, "pattern.String")) {
+        BERTH_TRY(berth_json_get_str(component, "pattern.String", &pattern));
+        return berth_pattern_literal(pattern, out_pattern);
+    }
+    BERTH_TRY(berth_json_get_str(component, "pattern.Regex", &pattern));
+    char place[128];
+    BERTH_TRY_NOTE(berth_pattern_compile(pattern, out_pattern), "reading %s of %s",
+                   berth_json_place(component, place, sizeof(place)), berth_json_file(component));
+    return BERTH_OK;
+}
+
 void berth_pattern_destroy(berth_pattern *pattern) {
     pcre2_code_free((pcre2_code *)pattern);
 }
@@ -88,23 +102,24 @@ void berth_matcher_destroy(berth_matcher *matcher) {
     pcre2_match_data_free((pcre2_match_data *)matcher);
 }
 
-berth_status berth_pattern_find(const berth_pattern *pattern, berth_matcher *matcher,
-                                berth_str text, size_t from, berth_match *out_match) {
-    const pcre2_code *code = (const pcre2_code *)pattern;
-    pcre2_match_data *data = (pcre2_match_data *)matcher;
-    const PCRE2_SPTR subject = (PCRE2_SPTR)text.data;
-    int result = pcre2_match(code, subject, text.size, from, PCRE2_NO_UTF_CHECK, data, NULL);
+// The first match at or behind `from`.
+static berth_status find(const berth_matches *m, berth_match *out_match) {
+    const pcre2_code *code = (const pcre2_code *)m->pattern;
+    pcre2_match_data *data = (pcre2_match_data *)m->matcher;
+    const PCRE2_SPTR subject = (PCRE2_SPTR)m->text.data;
+    const size_t size = m->text.size;
+    int result = pcre2_match(code, subject, size, m->from, PCRE2_NO_UTF_CHECK, data, NULL);
     if (result == PCRE2_ERROR_JIT_STACKLIMIT) {
         // The interpreter keeps what it must come back to on the heap.
-        result = pcre2_match(code, subject, text.size, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
-                             data, NULL);
+        result = pcre2_match(code, subject, size, m->from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data,
+                             NULL);
     }
     *out_match = (berth_match){.is_found = result >= 0};
     if (result < 0 && result != PCRE2_ERROR_NOMATCH) {
         char reason[128];
         pcre2_get_error_message(result, (PCRE2_UCHAR *)reason, sizeof(reason));
         return BERTH_FAIL(OUT_OF_MEMORY,
-                          "the tokenizer's pattern gives up at byte %zu of the text: %s", from,
+                          "the tokenizer's pattern gives up at byte %zu of the text: %s", m->from,
                           reason);
     }
     if (out_match->is_found) {
@@ -112,5 +127,44 @@ berth_status berth_pattern_find(const berth_pattern *pattern, berth_matcher *mat
         out_match->start = ends[0];
         out_match->end = ends[1];
     }
+    return BERTH_OK;
+}
+
+berth_status berth_pattern_next(berth_matches *m, berth_match *out_match) {
+    *out_match = (berth_match){0};
+    while (m->from <= m->text.size && m->text.size > 0) {
+        BERTH_TRY(find(m, out_match));
+        if (!out_match->is_found) {
+            break;
+        }
+        const bool is_empty = out_match->start == out_match->end;
+        const bool counts = !is_empty || !m->has_last || out_match->start != m->last_end;
+        const berth_str rest = berth_str_slice(m->text, out_match->end, SIZE_MAX);
+        m->from = out_match->end + (!is_empty       ? 0
+                                    : rest.size > 0 ? berth_utf8_next(rest, NULL)
+                                                    : 1);
+        if (counts) {
+            m->last_end = out_match->end;
+            m->has_last = true;
+            return BERTH_OK;
+        }
+    }
+    out_match->is_found = false;
+    return BERTH_OK;
+}
+
+berth_status berth_pattern_replace(berth_matches *m, berth_str content, berth_text *out,
+                                   berth_match *out_first) {
+    berth_match match;
+    size_t done = 0;
+    BERTH_TRY(berth_pattern_next(m, &match));
+    *out_first = match;
+    while (match.is_found) {
+        berth_text_add(out, berth_str_slice(m->text, done, match.start - done));
+        berth_text_add(out, content);
+        done = match.end;
+        BERTH_TRY(berth_pattern_next(m, &match));
+    }
+    berth_text_add(out, berth_str_slice(m->text, done, SIZE_MAX));
     return BERTH_OK;
 }

@@ -6,7 +6,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/json.h"
 #include "base/str.h"
+#include "base/text.h"
 
 // Immutable; any number of threads may match, each with its own matcher.
 typedef struct berth_pattern berth_pattern;
@@ -21,15 +23,28 @@ typedef struct berth_match {
 BERTH_MUST_CHECK berth_status berth_pattern_compile(berth_str regex, berth_pattern **out_pattern);
 // A pattern that matches exactly these bytes.
 BERTH_MUST_CHECK berth_status berth_pattern_literal(berth_str text, berth_pattern **out_pattern);
+// The pattern of a Split or a Replace: {"String": text} or {"Regex": regex}.
+BERTH_MUST_CHECK berth_status berth_pattern_read(const berth_json *component,
+                                                 berth_pattern **out_pattern);
 void berth_pattern_destroy(berth_pattern *pattern);
 
 BERTH_MUST_CHECK berth_status berth_matcher_create(berth_matcher **out_matcher);
 void berth_matcher_destroy(berth_matcher *matcher);
 
-// The first match at or behind `from`, which is the start of a character. `text` is valid UTF-8 and
-// all that look-arounds see.
-BERTH_MUST_CHECK berth_status berth_pattern_find(const berth_pattern *pattern,
-                                                 berth_matcher *matcher, berth_str text,
-                                                 size_t from, berth_match *out_match);
+// The matches in a text from left to right; zeroed but for the first three members is the start. An
+// empty match counts unless the one before ends there; an empty text has none.
+typedef struct berth_matches {
+    const berth_pattern *pattern;
+    berth_matcher *matcher;
+    berth_str text;  // valid UTF-8, and all that look-arounds see
+    size_t from;     // the next search begins here
+    size_t last_end; // of the match before, if there was one
+    bool has_last;
+} berth_matches;
+
+BERTH_MUST_CHECK berth_status berth_pattern_next(berth_matches *matches, berth_match *out_match);
+// Appends the text with `content` in place of every match. `out_first` is the first of them.
+BERTH_MUST_CHECK berth_status berth_pattern_replace(berth_matches *matches, berth_str content,
+                                                    berth_text *out, berth_match *out_first);
 
 #endif

@@ -15,7 +15,7 @@ static berth_status read_vocabulary(berth_tokenizer *t, const berth_json *file) 
     BERTH_TRY(berth_json_str_or(file, "model.type", BERTH_STR("BPE"), &type));
     if (!berth_str_equal_cstr(type, "BPE")) {
         return berth_json_fail(BERTH_UNSUPPORTED, berth_json_find(file, "model"),
-                               "model '" BERTH_STR_FMT "' is not supported: byte-level BPE is",
+                               "model '" BERTH_STR_FMT "' is not supported: BPE is",
                                BERTH_STR_ARG(type));
     }
     BERTH_TRY(berth_json_get_object(file, "model.vocab", &vocab));
@@ -91,55 +91,44 @@ static berth_status read_switches(berth_tokenizer *t, const berth_json *config) 
     return berth_template_replace(&t->template, has_bos ? t->bos_id : -1, has_eos ? t->eos_id : -1);
 }
 
-static berth_status refuse_normalizer(const berth_json *file) {
-    const berth_json *normalizer = berth_json_find(file, "normalizer");
-    berth_str type;
-    if (!berth_json_has(file, "normalizer")) {
-        return BERTH_OK;
-    }
-    BERTH_TRY(berth_json_get_str(normalizer, "type", &type));
-    const berth_json *steps = berth_json_find(normalizer, "normalizers");
-    if (berth_str_equal_cstr(type, "Sequence") && steps && berth_json_size(steps) == 0) {
-        return BERTH_OK;
-    }
-    return berth_json_fail(BERTH_UNSUPPORTED, normalizer,
-                           "normalizer '" BERTH_STR_FMT "' is not supported", BERTH_STR_ARG(type));
-}
-
 static berth_status read_splitter(berth_tokenizer *t, const berth_json *file) {
-    if (!berth_json_has(file, "pre_tokenizer")) {
-        return berth_json_fail(BERTH_UNSUPPORTED, file,
-                               "a tokenizer without pre_tokenizer is not supported: byte-level BPE "
-                               "has ByteLevel");
+    const berth_json *pre_tokenizer = berth_json_find(file, "pre_tokenizer");
+    BERTH_TRY(berth_splitter_read(&t->splitter, pre_tokenizer));
+    if (t->splitter.marks_first && !t->normalizer.is_traceable) {
+        return berth_json_fail(BERTH_UNSUPPORTED, pre_tokenizer,
+                               "Metaspace with prepend_scheme 'first' is not supported behind a "
+                               "normalizer that changes characters and takes some away");
     }
-    return berth_splitter_read(&t->splitter, berth_json_find(file, "pre_tokenizer"));
+    return BERTH_OK;
 }
 
-static berth_status check_decoder(const berth_json *file) {
-    berth_str type;
-    BERTH_TRY(berth_json_str_or(file, "decoder.type", BERTH_STR("none"), &type));
-    if (berth_str_equal_cstr(type, "ByteLevel")) {
-        return BERTH_OK;
+static berth_status read_decoder(berth_tokenizer *t, const berth_json *file) {
+    if (!berth_json_has(file, "decoder")) {
+        return berth_json_fail(BERTH_UNSUPPORTED, file,
+                               "a tokenizer without a decoder is not supported: it would put "
+                               "blanks between all tokens");
     }
-    return berth_json_fail(BERTH_UNSUPPORTED, file,
-                           "decoder '" BERTH_STR_FMT "' is not supported: ByteLevel is",
-                           BERTH_STR_ARG(type));
+    return berth_decoding_read(&t->decoding, t->arena, &t->vocabulary,
+                               berth_json_find(file, "decoder"));
 }
 
 berth_status berth_tokenizer_read(berth_tokenizer *t, const berth_json *file,
                                   const berth_json *config) {
-    const berth_json *model;
+    const berth_json *model, *merges;
     BERTH_TRY(berth_json_get_object(file, "model", &model));
     BERTH_TRY(read_vocabulary(t, file));
     BERTH_TRY(read_added_tokens(t, file));
     if (config) {
         BERTH_TRY(read_config(t, config));
     }
-    BERTH_TRY(berth_added_finish(&t->added, t->arena));
-    BERTH_TRY(refuse_normalizer(file));
+    BERTH_TRY(berth_normalizer_read(&t->normalizer, t->arena, berth_json_find(file, "normalizer")));
+    BERTH_TRY(berth_added_finish(&t->added, &t->vocabulary, t->arena, &t->normalizer));
     BERTH_TRY(read_splitter(t, file));
-    BERTH_TRY(berth_bpe_read(&t->bpe, t->arena, &t->vocabulary, model));
-    BERTH_TRY(check_decoder(file));
+    BERTH_TRY(berth_json_get_array(model, "merges", &merges));
+    t->bpe.vocabulary = &t->vocabulary;
+    t->bpe.is_byte_level = t->splitter.is_byte_level;
+    BERTH_TRY(berth_bpe_read(&t->bpe, t->arena, model, merges));
+    BERTH_TRY(read_decoder(t, file));
     BERTH_TRY(
         berth_template_read(&t->template, &t->vocabulary, berth_json_find(file, "post_processor")));
     return config ? read_switches(t, config) : BERTH_OK;

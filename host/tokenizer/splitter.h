@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pre-tokenizer: cuts a text into the words that BPE sees one by one. Stages follow the file;
-// the last one is ByteLevel, which makes every word a sequence of bytes.
+// the last one may be ByteLevel, which makes every word a sequence of bytes, or Metaspace. Without
+// stages a text is one word.
 #ifndef BERTH_TOKENIZER_SPLITTER_H
 #define BERTH_TOKENIZER_SPLITTER_H
 
 #include "base/array.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "tokenizer/metaspace.h"
 #include "tokenizer/pattern.h"
+#include "tokenizer/stretch.h"
 
 #define BERTH_SPLITTER_STAGES 16
 
@@ -19,35 +22,47 @@ typedef enum berth_split_rule { // what becomes of a match, as tokenizer.json na
     BERTH_SPLIT_MERGED_WITH_NEXT,
 } berth_split_rule;
 
+typedef enum berth_split_kind {
+    BERTH_SPLIT_PATTERN,
+    BERTH_SPLIT_PREFIX, // puts a blank before words that begin with none
+    BERTH_SPLIT_METASPACE,
+} berth_split_kind;
+
 typedef struct berth_split_stage {
-    berth_pattern *pattern; // owned; NULL: the stage puts a blank before words that begin with none
+    berth_split_kind kind;
+    berth_pattern *pattern; // owned
     berth_split_rule rule;
     bool is_inverted; // what lies between the matches counts as matches
+    berth_metaspace metaspace;
 } berth_split_stage;
 
 typedef struct berth_splitter {
     berth_split_stage stages[BERTH_SPLITTER_STAGES];
     size_t count;
-    bool is_complete; // ByteLevel was read
+    const char *last;   // the component that none may follow, once it was read
+    bool is_byte_level; // words are bytes, not characters
+    bool marks_first;   // the first word of a text is not like others
 } berth_splitter;
 
 typedef berth_array(berth_str) berth_words;
 
 // What one thread needs to cut; zeroed is ready.
 typedef struct berth_splitter_scratch {
-    berth_words words; // the result: borrowed from the text or from `prefixed`, until the next cut
+    berth_words words; // the result: borrowed from the text or from `changed`, until the next cut
     berth_words previous;
-    berth_array(char) prefixed;
+    berth_array(char) changed;
     berth_matcher *matcher;
 } berth_splitter_scratch;
 
-// From the pre_tokenizer of a tokenizer.json. A component that is not supported is UNSUPPORTED.
+// From the pre_tokenizer of a tokenizer.json, which may be NULL. A component that is not supported
+// is UNSUPPORTED.
 BERTH_MUST_CHECK berth_status berth_splitter_read(berth_splitter *splitter,
                                                   const berth_json *pre_tokenizer);
 void berth_splitter_deinit(berth_splitter *splitter);
 
-// Cuts valid UTF-8 into scratch->words, none of them empty.
-BERTH_MUST_CHECK berth_status berth_splitter_cut(const berth_splitter *splitter, berth_str text,
+// Cuts a stretch into scratch->words, none of them empty.
+BERTH_MUST_CHECK berth_status berth_splitter_cut(const berth_splitter *splitter,
+                                                 berth_stretch stretch,
                                                  berth_splitter_scratch *scratch);
 void berth_splitter_scratch_deinit(berth_splitter_scratch *scratch);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tokenizer from its files, and a text to ids: added tokens are found first, what lies between
-// them is cut into words, every word goes through BPE.
+// them is normalized, searched again, and cut into words, and every word goes through BPE.
 #include "tokenizer/tokenizer.h"
 
 #include "base/file.h"
@@ -109,6 +109,7 @@ void berth_tokenizer_close(berth_tokenizer *t) {
     }
     berth_template_deinit(&t->template);
     berth_splitter_deinit(&t->splitter);
+    berth_normalizer_deinit(&t->normalizer);
     berth_added_deinit(&t->added);
     berth_vocabulary_deinit(&t->vocabulary);
     berth_arena_destroy(t->arena);
@@ -120,12 +121,13 @@ typedef struct encoder {
     const berth_tokenizer *tokenizer;
     uint32_t flags;
     berth_token_ids *ids;
+    berth_normalizer_scratch normalizer;
     berth_splitter_scratch splitter;
     berth_bpe_scratch bpe;
 } encoder;
 
-static berth_status encode_words(encoder *e, berth_str text) {
-    BERTH_TRY(berth_splitter_cut(&e->tokenizer->splitter, text, &e->splitter));
+static berth_status encode_words(encoder *e, berth_stretch stretch) {
+    BERTH_TRY(berth_splitter_cut(&e->tokenizer->splitter, stretch, &e->splitter));
     for (size_t i = 0; i < e->splitter.words.count; ++i) {
         BERTH_TRY(berth_bpe_encode(&e->tokenizer->bpe, e->splitter.words.data[i], &e->bpe, e->ids));
     }
@@ -133,26 +135,33 @@ static berth_status encode_words(encoder *e, berth_str text) {
 }
 
 // Finds the added tokens from list `list` on and encodes what lies between them.
-static berth_status encode_text(encoder *e, berth_str text, size_t list) {
-    if (list == BERTH_ADDED_LISTS) {
-        return encode_words(e, text);
+static berth_status encode_stretch(encoder *e, berth_stretch stretch, size_t list) {
+    if (stretch.text.size == 0 || list == BERTH_ADDED_LISTS) {
+        return encode_words(e, stretch);
+    }
+    if (list == BERTH_ADDED_NORMALIZED) {
+        BERTH_TRY(berth_normalizer_run(&e->tokenizer->normalizer, &e->normalizer, &stretch));
     }
     berth_added_search search = {
         .added = &e->tokenizer->added,
         .list = list,
         .skips_special = !(e->flags & BERTH_ENCODE_PARSE_SPECIAL),
-        .text = text,
+        .text = stretch.text,
     };
+    berth_stretch piece = {.is_first = stretch.is_first};
     size_t done = 0;
     size_t start;
     for (const berth_added_token *token; (token = berth_added_next(&search, &start));) {
         if (done < start) {
-            BERTH_TRY(encode_text(e, berth_str_slice(text, done, start - done), list + 1));
+            piece.text = berth_str_slice(stretch.text, done, start - done);
+            BERTH_TRY(encode_stretch(e, piece, list + 1));
         }
         BERTH_TRY(berth_array_push(e->ids, token->id));
         done = search.end;
+        piece.is_first = false;
     }
-    return encode_text(e, berth_str_slice(text, done, SIZE_MAX), list + 1);
+    piece.text = berth_str_slice(stretch.text, done, SIZE_MAX);
+    return encode_stretch(e, piece, list + 1);
 }
 
 static berth_status push_all(berth_token_ids *ids, const berth_token_ids *more) {
@@ -167,7 +176,7 @@ static berth_status encode(encoder *e, berth_str text) {
     if (is_framed) {
         BERTH_TRY(push_all(e->ids, &e->tokenizer->template.before));
     }
-    BERTH_TRY(encode_text(e, text, 0));
+    BERTH_TRY(encode_stretch(e, (berth_stretch){.text = text, .is_first = true}, 0));
     return is_framed ? push_all(e->ids, &e->tokenizer->template.behind) : BERTH_OK;
 }
 
@@ -184,6 +193,7 @@ berth_status berth_tokenizer_encode(const berth_tokenizer *tokenizer, berth_str 
     if (status != BERTH_OK) {
         ids->count = count;
     }
+    berth_normalizer_scratch_deinit(&e.normalizer);
     berth_splitter_scratch_deinit(&e.splitter);
     berth_bpe_scratch_deinit(&e.bpe);
     return status;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text to token ids and back, as a checkpoint's tokenizer.json says: byte-level BPE with the
-// pre-tokenizer patterns, added tokens and template that stand in the file. The engine and the
-// command line call it; it knows neither models nor devices.
+// Text to token ids and back, as a checkpoint's tokenizer.json says: BPE of bytes or of characters,
+// with the normalizer, pre-tokenizer, added tokens, template and decoder that stand in the file.
+// The engine and the command line call it; it knows neither models nor devices.
 //
 // What a file asks for and this module lacks is UNSUPPORTED and names the component; it is never
 // approximated. A file that contradicts itself is CORRUPT and names the place.
@@ -44,8 +44,9 @@ BERTH_MUST_CHECK berth_status berth_tokenizer_encode(const berth_tokenizer *toke
                                                      berth_str text, uint32_t flags,
                                                      berth_token_ids *ids);
 // Appends the text of `count` ids, which is always UTF-8: bytes that form no character become
-// U+FFFD, one for each maximal piece of a broken one. INVALID_ARGUMENT names an id without a token;
-// the text of those before it is there then.
+// U+FFFD, one for each maximal piece of a broken one with ByteLevel and one for each byte with
+// ByteFallback. INVALID_ARGUMENT names an id without a token; the text of those before it is there
+// then.
 BERTH_MUST_CHECK berth_status berth_tokenizer_decode(const berth_tokenizer *tokenizer,
                                                      const int32_t *ids, size_t count,
                                                      uint32_t flags, berth_text *text);

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "tokenizer/alphabet.h"
-
 static berth_status make_room(berth_vocabulary *vocabulary, size_t count) {
     if (count <= vocabulary->tokens.count) {
         return BERTH_OK;
@@ -14,22 +12,6 @@ static berth_status make_room(berth_vocabulary *vocabulary, size_t count) {
     memset(vocabulary->tokens.data + vocabulary->tokens.count, 0,
            (count - vocabulary->tokens.count) * sizeof(berth_token));
     vocabulary->tokens.count = count;
-    return BERTH_OK;
-}
-
-// Why: a token with any character outside the alphabet stands for its own UTF-8, as a whole; that
-// is how the files' reference decoder reads them, added tokens included.
-static berth_status set_token(berth_token *token, berth_arena *arena, berth_str content) {
-    char *copy = berth_arena_copy(arena, content);
-    char *bytes = berth_arena_alloc(arena, content.size, 1);
-    if (!copy || !bytes) {
-        return berth_arena_exhausted(arena, "token spellings");
-    }
-    token->content = (berth_str){.data = copy, .size = content.size};
-    token->bytes.data = bytes;
-    if (!berth_alphabet_read(content, bytes, &token->bytes.size)) {
-        token->bytes = token->content;
-    }
     return BERTH_OK;
 }
 
@@ -58,9 +40,12 @@ berth_status berth_vocabulary_add(berth_vocabulary *vocabulary, berth_arena *are
     if (known >= 0) {
         return BERTH_OK;
     }
-    BERTH_TRY(set_token(token, arena, content));
-    if (token->bytes.size > vocabulary->longest) {
-        vocabulary->longest = token->bytes.size;
+    token->content = (berth_str){.data = berth_arena_copy(arena, content), .size = content.size};
+    if (!token->content.data) {
+        return berth_arena_exhausted(arena, "token spellings");
+    }
+    if (content.size > vocabulary->longest) {
+        vocabulary->longest = content.size;
     }
     return berth_map_add(&vocabulary->ids, token->content, (uint32_t)id);
 }

@@ -16,7 +16,7 @@
 
 typedef struct berth_token {
     berth_str content; // as the file spells it; NULL data: this id has no token
-    berth_str bytes;   // what it decodes to
+    berth_str bytes;   // what it decodes to; the decoder fills it in
     uint32_t added;    // its number among the added tokens, from 1; 0: it is none
     bool is_of_model;  // BPE can give it; an added token may be unknown to the model
     bool is_special;
@@ -25,7 +25,7 @@ typedef struct berth_token {
 typedef struct berth_vocabulary {
     berth_array(berth_token) tokens; // by id
     berth_map ids;                   // content → id
-    size_t longest;                  // bytes of the token that decodes to the most
+    size_t longest;                  // bytes of the longest content
 } berth_vocabulary;
 
 // Adds every member of `vocab`, an object of spelling: id. Strings are copied into the arena.

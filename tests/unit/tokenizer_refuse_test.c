@@ -13,6 +13,12 @@
 
 #define FILE_LIMIT ((size_t)1 << 20)
 
+#define DECODERS(list) "{\"type\":\"Sequence\",\"decoders\":[" list "]}"
+#define FUSE           "{\"type\":\"Fuse\"}"
+#define FALLBACK       "{\"type\":\"ByteFallback\"}"
+#define STRIP(start, stop)                                                                         \
+    "{\"type\":\"Strip\",\"content\":\" \",\"start\":" start ",\"stop\":" stop "}"
+
 static const struct {
     recipe recipe;
     berth_status status;
@@ -20,87 +26,139 @@ static const struct {
 } refusals[] = {
     {.recipe = {.vocab = ",\"x1\":97"},
      .status = BERTH_CORRUPT,
-     .message = "id 97 is given to 'a' and to 'x1'"                                                                                                               },
-    {.recipe = {.vocab = ",\"x1\":-1"},                                                            .status = BERTH_CORRUPT,     .message = "out of range"         },
-    {.recipe = {.vocab = ",\"x1\":2097152"},                                                       .status = BERTH_CORRUPT,     .message = "out of range"         },
-    {.recipe = {.vocab = ",\"x1\":1e300"},                                                         .status = BERTH_CORRUPT,     .message = "model.vocab.x1"       },
+     .message = "id 97 is given to 'a' and to 'x1'"                                                                                                                     },
+    {.recipe = {.vocab = ",\"x1\":-1"},                                                                  .status = BERTH_CORRUPT,     .message = "out of range"         },
+    {.recipe = {.vocab = ",\"x1\":2097152"},                                                             .status = BERTH_CORRUPT,     .message = "out of range"         },
+    {.recipe = {.vocab = ",\"x1\":1e300"},                                                               .status = BERTH_CORRUPT,     .message = "model.vocab.x1"       },
     {.recipe = {.vocab = ",\"x1\":99999999999999999999"},
      .status = BERTH_CORRUPT,
-     .message = "model.vocab.x1"                                                                                                                                  },
-    {.recipe = {.vocab = ",\"x1\":\"7\""},                                                         .status = BERTH_CORRUPT,     .message = "model.vocab.x1"       },
-    {.recipe = {.vocab = ",\"a\":300"},                                                            .status = BERTH_CORRUPT,     .message = "tokenizer.json"       },
-    {.recipe = {.merges = "{}"},                                                                   .status = BERTH_CORRUPT,     .message = "model.merges"         },
-    {.recipe = {.merges = "null"},                                                                 .status = BERTH_CORRUPT,     .message = "model.merges"         },
-    {.recipe = {.merges = "[\"ab\"]"},                                                             .status = BERTH_CORRUPT,     .message = "model.merges.0"       },
-    {.recipe = {.merges = "[\"a b c\"]"},                                                          .status = BERTH_CORRUPT,     .message = "model.merges.0"       },
-    {.recipe = {.merges = "[[\"a\"]]"},                                                            .status = BERTH_CORRUPT,     .message = "model.merges.0"       },
-    {.recipe = {.merges = "[[\"a\",7]]"},                                                          .status = BERTH_CORRUPT,     .message = "model.merges.0.1"     },
-    {.recipe = {.merges = "[7]"},                                                                  .status = BERTH_CORRUPT,     .message = "model.merges.0"       },
-    {.recipe = {.merges = "[\"a b\"]"},                                                            .status = BERTH_CORRUPT,     .message = "'ab'"                 },
+     .message = "model.vocab.x1"                                                                                                                                        },
+    {.recipe = {.vocab = ",\"x1\":\"7\""},                                                               .status = BERTH_CORRUPT,     .message = "model.vocab.x1"       },
+    {.recipe = {.vocab = ",\"a\":300"},                                                                  .status = BERTH_CORRUPT,     .message = "tokenizer.json"       },
+    {.recipe = {.merges = "{}"},                                                                         .status = BERTH_CORRUPT,     .message = "model.merges"         },
+    {.recipe = {.merges = "null"},                                                                       .status = BERTH_CORRUPT,     .message = "model.merges"         },
+    {.recipe = {.merges = "[\"ab\"]"},                                                                   .status = BERTH_CORRUPT,     .message = "model.merges.0"       },
+    {.recipe = {.merges = "[\"a b c\"]"},                                                                .status = BERTH_CORRUPT,     .message = "model.merges.0"       },
+    {.recipe = {.merges = "[[\"a\"]]"},                                                                  .status = BERTH_CORRUPT,     .message = "model.merges.0"       },
+    {.recipe = {.merges = "[[\"a\",7]]"},                                                                .status = BERTH_CORRUPT,     .message = "model.merges.0.1"     },
+    {.recipe = {.merges = "[7]"},                                                                        .status = BERTH_CORRUPT,     .message = "model.merges.0"       },
+    {.recipe = {.merges = "[\"a b\"]"},                                                                  .status = BERTH_CORRUPT,     .message = "'ab'"                 },
     {.recipe = {.vocab = ",\"ab\":256", .merges = "[\"a b\",\"ab nope\"]"},
      .status = BERTH_CORRUPT,
-     .message = "merges.1"                                                                                                                                        },
+     .message = "merges.1"                                                                                                                                              },
  // An empty token would join with its neighbour into that neighbour, for ever.
     {.recipe = {.vocab = ",\"\":256", .merges = "[[\"\",\"a\"]]"},
      .status = BERTH_CORRUPT,
-     .message = "merges.0"                                                                                                                                        },
-    {.recipe = {.options = ",\"dropout\":0.1"},                                                    .status = BERTH_UNSUPPORTED, .message = "dropout"              },
+     .message = "merges.0"                                                                                                                                              },
+    {.recipe = {.options = ",\"dropout\":0.1"},                                                          .status = BERTH_UNSUPPORTED, .message = "dropout"              },
     {.recipe = {.options = ",\"end_of_word_suffix\":\"</w>\""},
      .status = BERTH_UNSUPPORTED,
-     .message = "end_of_word_suffix"                                                                                                                              },
+     .message = "end_of_word_suffix"                                                                                                                                    },
     {.recipe = {.options = ",\"ignore_merges\":1"},
      .status = BERTH_CORRUPT,
-     .message = "ignore_merges"                                                                                                                                   },
-    {.recipe = {.added_tokens = "{}"},                                                             .status = BERTH_CORRUPT,     .message = "added_tokens"         },
-    {.recipe = {.added_tokens = "[7]"},                                                            .status = BERTH_CORRUPT,     .message = "added_tokens.0"       },
+     .message = "ignore_merges"                                                                                                                                         },
+    {.recipe = {.added_tokens = "{}"},                                                                   .status = BERTH_CORRUPT,     .message = "added_tokens"         },
+    {.recipe = {.added_tokens = "[7]"},                                                                  .status = BERTH_CORRUPT,     .message = "added_tokens.0"       },
     {.recipe = {.added_tokens = "[{\"content\":\"x\"}]"},
      .status = BERTH_CORRUPT,
-     .message = "added_tokens.0"                                                                                                                                  },
+     .message = "added_tokens.0"                                                                                                                                        },
     {.recipe = {.added_tokens = "[{\"id\":256,\"content\":\"\"}]"},
      .status = BERTH_CORRUPT,
-     .message = "added_tokens.0"                                                                                                                                  },
+     .message = "added_tokens.0"                                                                                                                                        },
     {.recipe = {.added_tokens = "[{\"id\":97,\"content\":\"<s>\"}]"},
      .status = BERTH_CORRUPT,
-     .message = "id 97"                                                                                                                                           },
+     .message = "id 97"                                                                                                                                                 },
     {.recipe = {.added_tokens = "[{\"id\":256,\"content\":\"a\"}]"},
      .status = BERTH_CORRUPT,
-     .message = "id 256"                                                                                                                                          },
+     .message = "id 256"                                                                                                                                                },
     {.recipe = {.added_tokens = "[{\"id\":4294967296,\"content\":\"<s>\"}]"},
      .status = BERTH_CORRUPT,
-     .message = "out of range"                                                                                                                                    },
-    {.recipe = {.normalizer = "{\"type\":\"NFC\"}"},
+     .message = "out of range"                                                                                                                                          },
+    {.recipe = {.normalizer = "{\"type\":\"Nmt\"}"},
      .status = BERTH_UNSUPPORTED,
-     .message = "normalizer 'NFC'"                                                                                                                                },
-    {.recipe = {.pre_tokenizer = "null"},                                                          .status = BERTH_UNSUPPORTED, .message = "pre_tokenizer"        },
-    {.recipe = {.pre_tokenizer = "{\"type\":\"Metaspace\"}"},
+     .message = "normalizer 'Nmt'"                                                                                                                                      },
+    {.recipe = {.pre_tokenizer = "{\"type\":\"Digits\"}"},
      .status = BERTH_UNSUPPORTED,
-     .message = "'Metaspace'"                                                                                                                                     },
+     .message = "'Digits'"                                                                                                                                              },
     {.recipe = {.post_processor = "{\"type\":\"BertProcessing\"}"},
      .status = BERTH_UNSUPPORTED,
-     .message = "'BertProcessing'"                                                                                                                                },
+     .message = "'BertProcessing'"                                                                                                                                      },
     {.recipe = {.post_processor = FRAME},
      .status = BERTH_CORRUPT,
-     .message = "id 256 has no token"                                                                                                                             },
+     .message = "id 256 has no token"                                                                                                                                   },
     {.recipe = {.post_processor =
                     "{\"type\":\"TemplateProcessing\",\"single\":[],\"special_tokens\":{}}"},
      .status = BERTH_UNSUPPORTED,
-     .message = "post_processor.single"                                                                                                                           },
-    {.recipe = {.decoder = "null"},                                                                .status = BERTH_UNSUPPORTED, .message = "decoder 'none'"       },
-    {.recipe = {.decoder = "{\"type\":\"Metaspace\"}"},
+     .message = "post_processor.single"                                                                                                                                 },
+    {.recipe = {.decoder = "null"},                                                                      .status = BERTH_UNSUPPORTED, .message = "without a decoder"    },
+    {.recipe = {.decoder = "{\"type\":\"WordPiece\"}"},
      .status = BERTH_UNSUPPORTED,
-     .message = "decoder 'Metaspace'"                                                                                                                             },
+     .message = "decoder 'WordPiece'"                                                                                                                                   },
+    {.recipe = {.decoder = DECODERS(FUSE "," FALLBACK)},
+     .status = BERTH_UNSUPPORTED,
+     .message = "decoder 'ByteFallback' behind Fuse"                                                                                                                    },
+    {.recipe = {.decoder = DECODERS(FALLBACK ",{\"type\":\"Replace\"}")},
+     .status = BERTH_UNSUPPORTED,
+     .message = "decoder 'Replace' behind ByteFallback"                                                                                                                 },
+    {.recipe = {.decoder = DECODERS(FALLBACK "," STRIP("1", "0"))},
+     .status = BERTH_UNSUPPORTED,
+     .message = "decoder 'Strip' behind ByteFallback"                                                                                                                   },
+    {.recipe = {.decoder = STRIP("1", "1")},
+     .status = BERTH_UNSUPPORTED,
+     .message = "decoder 'Strip' with a stop"                                                                                                                           },
+    {.recipe = {.decoder = DECODERS(FUSE "," STRIP("1", "0") "," STRIP("1", "0"))},
+     .status = BERTH_UNSUPPORTED,
+     .message = "decoder 'Strip' with a stop, or behind another"                                                                                                        },
+    {.recipe = {.decoder = STRIP("-1", "0")},                                                            .status = BERTH_CORRUPT,     .message = "Strip needs"          },
+    {.recipe = {.decoder =
+                    "{\"type\":\"Replace\",\"content\":\"\",\"pattern\":{\"Regex\":\"^a\"}}"},
+     .status = BERTH_UNSUPPORTED,
+     .message = "'^' at byte 0"                                                                                                                                         },
+    {.recipe = {.decoder = "{\"type\":\"Sequence\"}"},
+     .status = BERTH_CORRUPT,
+     .message = "decoders"                                                                                                                                              },
+    {.recipe = {.normalizer = "{\"type\":\"Sequence\"}"},
+     .status = BERTH_CORRUPT,
+     .message = "normalizers"                                                                                                                                           },
+    {.recipe = {.normalizer = "{\"type\":\"Prepend\"}"},
+     .status = BERTH_CORRUPT,
+     .message = "normalizer.prepend"                                                                                                                                    },
+    {.recipe = {.normalizer = "{\"type\":\"Strip\",\"strip_left\":true}"},
+     .status = BERTH_CORRUPT,
+     .message = "strip_right"                                                                                                                                           },
+    {.recipe = {.normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFKD\"},"
+                              "{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true}]}",
+                .pre_tokenizer =
+                    "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"first\"}"},
+     .status = BERTH_UNSUPPORTED,
+     .message = "'first' is not supported behind a normalizer"                                                                                                          },
+    {.recipe = {.normalizer = "{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true}",
+                .added_tokens = "[{\"id\":256,\"content\":\"  \"}]"},
+     .status = BERTH_UNSUPPORTED,
+     .message = "of which the normalizer leaves nothing"                                                                                                                },
+    {.recipe = {.normalizer = "{\"type\":\"Lowercase\"}",
+                .added_tokens =
+                    "[{\"id\":256,\"content\":\"Xx\"},{\"id\":257,\"content\":\"xX\"}]"},
+     .status = BERTH_UNSUPPORTED,
+     .message = "which the normalizer makes one"                                                                                                                        },
+    {.recipe = {.is_of_characters = true, .options = ",\"unk_token\":\"<unk>\""},
+     .status = BERTH_CORRUPT,
+     .message = "'<unk>' is no token of the vocabulary"                                                                                                                 },
+    {.recipe = {.is_of_characters = true, .options = ",\"byte_fallback\":7"},
+     .status = BERTH_CORRUPT,
+     .message = "byte_fallback"                                                                                                                                         },
     {.recipe = {.config = "{\"bos_token\":\"<none>\"}"},
      .status = BERTH_CORRUPT,
-     .message = "tokenizer_config.json: bos_token"                                                                                                                },
-    {.recipe = {.config = "{\"eos_token\":7}"},                                                    .status = BERTH_CORRUPT,     .message = "eos_token"            },
+     .message = "tokenizer_config.json: bos_token"                                                                                                                      },
+    {.recipe = {.config = "{\"eos_token\":7}"},                                                          .status = BERTH_CORRUPT,     .message = "eos_token"            },
     {.recipe = {.config = "{\"add_bos_token\":\"yes\"}"},
      .status = BERTH_CORRUPT,
-     .message = "add_bos_token"                                                                                                                                   },
+     .message = "add_bos_token"                                                                                                                                         },
     {.recipe = {.config = "{\"added_tokens_decoder\":{\"x\":{}}}"},
      .status = BERTH_CORRUPT,
-     .message = "added_tokens_decoder"                                                                                                                            },
-    {.recipe = {.config = "[]"},                                                                   .status = BERTH_CORRUPT,     .message = "tokenizer_config.json"},
-    {.recipe = {.config = "{"},                                                                    .status = BERTH_CORRUPT,     .message = "tokenizer_config.json"},
+     .message = "added_tokens_decoder"                                                                                                                                  },
+    {.recipe = {.config = "[]"},                                                                         .status = BERTH_CORRUPT,     .message = "tokenizer_config.json"},
+    {.recipe = {.config = "{"},                                                                          .status = BERTH_CORRUPT,     .message = "tokenizer_config.json"},
 };
 
 TEST(files_that_are_broken_or_not_supported_are_refused_in_one_line) {
@@ -113,7 +171,7 @@ TEST(files_that_are_broken_or_not_supported_are_refused_in_one_line) {
     }
 }
 
-TEST(files_that_are_not_a_byte_level_model_are_refused) {
+TEST(files_that_are_no_bpe_are_refused) {
     static const struct {
         const char *json;
         berth_status status;
@@ -175,9 +233,24 @@ static berth_status use_tokenizer(const recipe *r) {
     return status;
 }
 
-// Only the compiled form of a pattern may be missing: then the same ids come more slowly.
+static void fail_every_allocation(const recipe *r) {
+    bool is_done = false;
+    int harmless = 0;
+    for (uint64_t n = 1; !is_done; ++n) {
+        CHECK_UINT(berth_memory_fail_after(n), 0);
+        const berth_status status = use_tokenizer(r);
+        is_done = berth_memory_fail_after(0) > 0;
+        CHECK_STATUS(status, status == BERTH_OK ? BERTH_OK : BERTH_OUT_OF_MEMORY);
+        harmless += status == BERTH_OK && !is_done;
+    }
+    CHECK(harmless <= 16);
+}
+
+// Only the compiled form of a pattern may be missing: then the same ids come more slowly. Why both
+// recipes have a long key early on: jansson 2.14 overruns its buffer when it cannot grow it at a
+// string's closing quote, as it would for "post_processor".
 TEST(every_failed_allocation_is_reported_or_does_no_harm) {
-    const recipe r = {
+    const recipe of_bytes = {
         .vocab = ",\"ab\":258",
         .merges = "[\"a b\"]",
         .options = ",\"ignore_merges\":true",
@@ -186,16 +259,21 @@ TEST(every_failed_allocation_is_reported_or_does_no_harm) {
         .post_processor = FRAME,
         .config = "{\"bos_token\":\"<s>\",\"add_bos_token\":true}",
     };
-    bool is_done = false;
-    int harmless = 0;
-    for (uint64_t n = 1; !is_done; ++n) {
-        CHECK_UINT(berth_memory_fail_after(n), 0);
-        const berth_status status = use_tokenizer(&r);
-        is_done = berth_memory_fail_after(0) > 0;
-        CHECK_STATUS(status, status == BERTH_OK ? BERTH_OK : BERTH_OUT_OF_MEMORY);
-        harmless += status == BERTH_OK && !is_done;
-    }
-    CHECK(harmless <= 16);
+    const recipe of_characters = {
+        .is_of_characters = true,
+        .vocab = ",\"a\":259,\"\u0301\":260,\"_\":261,\"ab\":258,\"b\":262",
+        .merges = "[\"a b\"]",
+        .options = ",\"byte_fallback\":true,\"continuing_subword_prefix\":null",
+        .added_tokens = SPECIALS,
+        .normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFD\"},"
+                      "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"x*\"},\"content\":\"\"}]}",
+        .pre_tokenizer = "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"split\":false}",
+        .post_processor = FRAME,
+        .decoder = "{\"type\":\"Metaspace\",\"replacement\":\"_\"}",
+        .config = "{\"bos_token\":\"<s>\",\"add_bos_token\":true}",
+    };
+    fail_every_allocation(&of_bytes);
+    fail_every_allocation(&of_characters);
 }
 
 // ---- what the fuzzer starts from ----

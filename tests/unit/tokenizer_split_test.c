@@ -7,11 +7,12 @@
 #include "support/test.h"
 #include "tokenizer/dialect.h"
 
-#define BYTES     "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}"
-#define GPT2      "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}"
-#define PREFIX    "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}"
-#define SEQ(list) "{\"type\":\"Sequence\",\"pretokenizers\":[" list "]}"
-#define REGEX(r)  "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" r "\"},\"behavior\":\"Isolated\"}"
+#define BYTES      "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}"
+#define GPT2       "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}"
+#define PREFIX     "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}"
+#define SEQ(list)  "{\"type\":\"Sequence\",\"pretokenizers\":[" list "]}"
+#define REGEX(r)   "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" r "\"},\"behavior\":\"Isolated\"}"
+#define META(more) "{\"type\":\"Metaspace\",\"replacement\":\"_\"" more "}"
 #define DASH(kind, rule, invert)                                                                   \
     SEQ("{\"type\":\"Split\",\"pattern\":{\"" kind "\":\"-\"},\"behavior\":\"" rule                \
         "\",\"invert\":" invert "}," BYTES)
@@ -48,17 +49,31 @@ static const struct {
     {DASH("Regex",                      "MergedWithPrevious",                                                              "true"),                                                                                                        "-ab--c-", "-ab|-|-c|-"},
     {DASH("Regex",                            "MergedWithNext",                            "false"),                                                                   "-ab--c-", "-ab|-|-c|-"},
     {DASH("Regex",                        "MergedWithNext",                     "true"),                                           "-ab--c-", "-|ab-|-|c-"},
+ // Without ByteLevel a word is what the stages leave; without stages it is the text.
+    {SEQ(""),                       "a b",                                                               "a b"                                                                                                        },
+    {"null",                            "a b","a b"},
+    {REGEX(" "),                        "a b",                     "a| |b"                                      },
+ // Every mark begins a word; a text that begins with one gets no other.
+    {META(""),                       "a b  c_d",                                                               "_a|_b|_|_c|_d"                                                                                                        },
+    {META(""),                            " a",                                       "_a"                                     },
+    {META(""),                             "_a",                                          "_a"                           },
+    {META(",\"split\":false"),                              "a b ",                                      "_a_b_"                                                                                        },
+    {META(",\"add_prefix_space\":true"),                          "a",                                      "_a"                                                               },
+    {META(",\"prepend_scheme\":\"never\",\"add_prefix_space\":false"),                            "a b",                                    "a|_b"           },
+    {SEQ(REGEX("[0-9]") "," META("")),                            "1 a2",                                     "_1|_a|_2"                                               },
+    {SEQ(REGEX("[0-9]") "," META(",\"prepend_scheme\":\"first\"")),                            "1 a2",                                    "_1|_a|2"                                           },
  // An empty match cuts too.
-    {SEQ(REGEX("(?=b)|-*") "," BYTES),                       "ab--bc",                                                               "a|b|--|b|c"                                                                                                        },
+    {SEQ(REGEX("(?=b)|-*") "," BYTES),            "ab--bc",                 "a|b|--|b|c"                         },
 };
 
 static void print_words(const char *pre_tokenizer, const char *text, berth_text *out) {
     berth_json *json;
     berth_splitter splitter = {0};
     berth_splitter_scratch scratch = {0};
+    const berth_stretch whole = {.text = berth_str_from(text), .is_first = true};
     CHECK_OK(berth_json_parse(berth_str_from(pre_tokenizer), "case", NULL, &json));
     CHECK_OK(berth_splitter_read(&splitter, json));
-    CHECK_OK(berth_splitter_cut(&splitter, berth_str_from(text), &scratch));
+    CHECK_OK(berth_splitter_cut(&splitter, whole, &scratch));
     for (size_t i = 0; i < scratch.words.count; ++i) {
         berth_text_add_cstr(out, i > 0 ? "|" : "");
         berth_text_add(out, scratch.words.data[i]);
@@ -84,22 +99,26 @@ TEST(pre_tokenizers_that_are_broken_or_not_supported_are_refused) {
         berth_status status;
         const char *message;
     } cases[] = {
-        {SEQ(""),                                          BERTH_UNSUPPORTED, "without ByteLevel"                                  },
-        {SEQ(REGEX("a")),                                  BERTH_UNSUPPORTED, "without ByteLevel"                                  },
-        {SEQ(GPT2 "," REGEX("a")),                         BERTH_UNSUPPORTED, "'Split' after ByteLevel"                            },
-        {SEQ("{\"type\":\"Digits\"}"),                     BERTH_UNSUPPORTED, "'Digits'"                                           },
-        {SEQ("7"),                                         BERTH_NOT_FOUND,   "pretokenizers.0"                                    },
-        {"{\"type\":\"Sequence\"}",                        BERTH_NOT_FOUND,   "pretokenizers"                                      },
-        {"{\"type\":\"ByteLevel\"}",                       BERTH_NOT_FOUND,   "add_prefix_space"                                   },
-        {"{\"type\":\"Split\",\"behavior\":\"Isolated\"}", BERTH_NOT_FOUND,   "pattern.Regex"                                      },
-        {DASH("Regex",                                     "Sideways",        "false"),                                              BERTH_UNSUPPORTED, "'Sideways'"},
-        {SEQ(REGEX("(a") "," BYTES),                                    BERTH_UNSUPPORTED,                                                     "'(a'"                                                                                },
-        {SEQ(REGEX("^a") "," BYTES),                                          BERTH_UNSUPPORTED,       "'^' at byte 0"},
+        {SEQ(META("") "," REGEX("a")),                      BERTH_UNSUPPORTED, "'Split' after Metaspace"                           },
+        {META(",\"prepend_scheme\":\"last\""),              BERTH_UNSUPPORTED, "prepend_scheme 'last'"                             },
+        {META(",\"add_prefix_space\":false"),               BERTH_CORRUPT,     "add_prefix_space"                                  },
+        {"{\"type\":\"Metaspace\",\"replacement\":\"__\"}", BERTH_CORRUPT,     "'__'"                                              },
+        {"{\"type\":\"Metaspace\",\"replacement\":\"\"}",   BERTH_CORRUPT,     "''"                                                },
+        {"{\"type\":\"Metaspace\"}",                        BERTH_NOT_FOUND,   "replacement"                                       },
+        {SEQ(GPT2 "," REGEX("a")),                          BERTH_UNSUPPORTED, "'Split' after ByteLevel"                           },
+        {SEQ("{\"type\":\"Digits\"}"),                      BERTH_UNSUPPORTED, "'Digits'"                                          },
+        {SEQ("7"),                                          BERTH_NOT_FOUND,   "pretokenizers.0"                                   },
+        {"{\"type\":\"Sequence\"}",                         BERTH_NOT_FOUND,   "pretokenizers"                                     },
+        {"{\"type\":\"ByteLevel\"}",                        BERTH_NOT_FOUND,   "add_prefix_space"                                  },
+        {"{\"type\":\"Split\",\"behavior\":\"Isolated\"}",  BERTH_NOT_FOUND,   "pattern.Regex"                                     },
+        {DASH("Regex",                                      "Sideways",        "false"),                                             BERTH_UNSUPPORTED, "'Sideways'"},
+        {SEQ(REGEX("(a") "," BYTES),                                     BERTH_UNSUPPORTED,                                                      "'(a'"                                                                                },
+        {SEQ(REGEX("^a") "," BYTES),                                           BERTH_UNSUPPORTED,       "'^' at byte 0"},
         {SEQ(REGEX("a") "," REGEX("a") "," REGEX("a") "," REGEX("a") "," REGEX("a") "," REGEX(
              "a")                                                                       //
              "," REGEX("a") "," REGEX("a") "," REGEX("a") "," REGEX("a") "," REGEX("a") //
              "," REGEX("a") "," REGEX("a") "," REGEX("a") "," REGEX("a") "," REGEX("a") "," GPT2),
-         BERTH_UNSUPPORTED,                                            "more than 16"                                              },
+         BERTH_UNSUPPORTED,                                             "more than 16"                                               },
     };
     for (size_t i = 0; i < BERTH_COUNT(cases); ++i) {
         berth_json *json;

@@ -29,33 +29,6 @@ static berth_tokenizer *open_model(const char *name) {
 
 // ---- checks ----
 
-// The ids of `text` are those in `expected`, a list with a blank before each but the first.
-static void check_ids(const berth_tokenizer *tokenizer, berth_str text, uint32_t flags,
-                      const char *expected) {
-    berth_token_ids ids = {0};
-    berth_text line;
-    berth_text_init(&line, TEXT_LIMIT);
-    CHECK_OK(berth_tokenizer_encode(tokenizer, text, flags, &ids));
-    for (size_t i = 0; i < ids.count; ++i) {
-        berth_text_add_format(&line, i > 0 ? " %d" : "%d", ids.data[i]);
-    }
-    CHECK_STR(line.data ? line.data : "", expected);
-    berth_text_deinit(&line);
-    berth_array_free(&ids);
-}
-
-static void check_text(const berth_tokenizer *tokenizer, const int32_t *ids, size_t count,
-                       berth_str expected) {
-    berth_text text;
-    berth_text_init(&text, TEXT_LIMIT);
-    CHECK_OK(berth_tokenizer_decode(tokenizer, ids, count, 0, &text));
-    CHECK_UINT(text.size, expected.size);
-    if (expected.size > 0) {
-        CHECK_BYTES(text.data, expected.data, expected.size);
-    }
-    berth_text_deinit(&text);
-}
-
 static void check_round_trip(const berth_tokenizer *tokenizer, berth_str text) {
     berth_token_ids ids = {0};
     CHECK_OK(berth_tokenizer_encode(tokenizer, text, BERTH_ENCODE_PARSE_SPECIAL, &ids));
@@ -132,19 +105,14 @@ static berth_str take_until(berth_str *rest, berth_str mark) {
     return piece;
 }
 
-TEST(gpt2_vectors_give_their_ids) {
-    if (!berth_path_is_dir(VECTORS "gpt-2")) {
-        SKIP("needs " VECTORS);
-    }
-    berth_tokenizer *tokenizer;
-    char *inputs, *outputs;
-    size_t input_bytes, output_bytes;
-    CHECK_OK(berth_tokenizer_open(VECTORS "gpt-2", &tokenizer));
-    CHECK_OK(berth_file_read(VECTORS "vectors.inp", VECTOR_LIMIT, &inputs, &input_bytes));
-    CHECK_OK(berth_file_read(VECTORS "gpt-2/vectors.out", VECTOR_LIMIT, &outputs, &output_bytes));
-    berth_str input = {.data = inputs, .size = input_bytes};
-    berth_str output = {.data = outputs, .size = output_bytes};
+static void check_vectors(const berth_tokenizer *tokenizer, const char *name, berth_str input) {
+    char path[128];
+    char *outputs;
+    size_t output_bytes;
     size_t count = 0;
+    (void)snprintf(path, sizeof(path), VECTORS "%s/vectors.out", name);
+    CHECK_OK(berth_file_read(path, VECTOR_LIMIT, &outputs, &output_bytes));
+    berth_str output = {.data = outputs, .size = output_bytes};
     for (; output.size > 0; ++count) {
         char expected[4096];
         const berth_str text = take_until(&input, BERTH_STR("\n__ggml_vocab_test__\n"));
@@ -155,8 +123,25 @@ TEST(gpt2_vectors_give_their_ids) {
     }
     CHECK_UINT(count, 46);
     berth_free(outputs);
+}
+
+TEST(vectors_give_their_ids_and_come_back) {
+    static const char *const names[] = {"gpt-2", "phi-3"};
+    char *inputs;
+    size_t input_bytes;
+    if (!berth_path_is_dir(VECTORS)) {
+        SKIP("needs " VECTORS);
+    }
+    CHECK_OK(berth_file_read(VECTORS "vectors.inp", VECTOR_LIMIT, &inputs, &input_bytes));
+    for (size_t i = 0; i < BERTH_COUNT(names); ++i) {
+        char path[128];
+        berth_tokenizer *tokenizer;
+        (void)snprintf(path, sizeof(path), VECTORS "%s", names[i]);
+        CHECK_OK(berth_tokenizer_open(path, &tokenizer));
+        check_vectors(tokenizer, names[i], (berth_str){.data = inputs, .size = input_bytes});
+        berth_tokenizer_close(tokenizer);
+    }
     berth_free(inputs);
-    berth_tokenizer_close(tokenizer);
 }
 
 // ---- encode ----
