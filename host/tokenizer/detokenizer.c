@@ -18,10 +18,18 @@ struct berth_detokenizer {
     char *text; // the result: at most one U+FFFD for each byte
 };
 
+static size_t token_bytes(const berth_tokenizer *tokenizer) {
+    return tokenizer->vocabulary.longest + TAIL_BYTES;
+}
+
+static size_t text_bytes(const berth_tokenizer *tokenizer) {
+    return token_bytes(tokenizer) * strlen(REPLACEMENT);
+}
+
 berth_status berth_detokenizer_create(const berth_tokenizer *tokenizer, uint32_t flags,
                                       berth_detokenizer **out_detokenizer) {
-    const size_t room = tokenizer->vocabulary.longest + TAIL_BYTES;
-    const size_t text_room = room * strlen(REPLACEMENT);
+    const size_t room = token_bytes(tokenizer);
+    const size_t text_room = text_bytes(tokenizer);
     const size_t block = BLOCK_BYTES + sizeof(berth_detokenizer) + room + text_room;
     berth_arena *arena;
     *out_detokenizer = NULL;
@@ -43,6 +51,10 @@ berth_status berth_detokenizer_create(const berth_tokenizer *tokenizer, uint32_t
     };
     *out_detokenizer = d;
     return BERTH_OK;
+}
+
+size_t berth_detokenizer_limit(const berth_detokenizer *d) {
+    return text_bytes(d->tokenizer);
 }
 
 // The first `size` bytes as text, with U+FFFD for what is broken.
