@@ -58,7 +58,15 @@ struct berth_config {
     const char *prompts_file;
     int64_t max_tokens; // -n
     double temperature;
+    double top_p;
+    double min_p;
+    double presence_penalty;
+    double frequency_penalty;
+    double repetition_penalty;
+    int64_t top_k;
+    int64_t logprobs; // entries beside that of the chosen token; 0: none at all
     int64_t seed;
+    berth_option_list stop; // strings that end the text
     const char *golden;
     const char *loss;
     int64_t chunk;
