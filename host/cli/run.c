@@ -9,9 +9,9 @@
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "cli/cli_private.h"
+#include "model/model.h"
 
 #define PROMPTS_LIMIT_BYTES ((size_t)64 << 20)
-#define STOP_IDS            64
 
 // One prompt on its way.
 typedef struct passage {
@@ -19,7 +19,12 @@ typedef struct passage {
     uint64_t request;
     berth_token_ids ids; // of the output
     berth_text text;     // of the output
-    berth_detokenizer *detokenizer;
+    const char *stop;    // the --stop that ended it, or NULL
+    // With --logprobs: [ids, entries], ranks [ids].
+    berth_array(int32_t) logprob_ids;
+    berth_array(float) logprobs;
+    berth_array(int32_t) ranks;
+    size_t entries;
     berth_finish finish;
 } passage;
 
@@ -27,10 +32,10 @@ typedef struct run_state {
     berth_session *session;
     char *file; // the content of --prompts
     berth_array(passage) passages;
-    int32_t stop_ids[STOP_IDS];
-    size_t stop_count;
-    size_t printed;  // passages that are out
-    size_t streamed; // bytes of the next one that are out
+    berth_generation generation;
+    berth_str *stop_strings; // of --stop
+    size_t printed;          // passages that are out
+    size_t streamed;         // bytes of the next one that are out
 } run_state;
 
 // ---- prompts ------------------------------------------------------------------------------------
@@ -70,79 +75,45 @@ static berth_status read_prompts(run_state *run, const char *path) {
     return BERTH_OK;
 }
 
-// ---- stop ids -----------------------------------------------------------------------------------
-
-static berth_status add_stop_id(run_state *run, const berth_json *id) {
-    int64_t value = 0;
-    BERTH_TRY(berth_json_get_i64(id, "", &value));
-    if (run->stop_count == STOP_IDS) {
-        return berth_json_fail(BERTH_UNSUPPORTED, id, "more than %d stop ids", STOP_IDS);
-    }
-    run->stop_ids[run->stop_count++] = (int32_t)value;
-    return BERTH_OK;
-}
-
-// A number, or a list of them.
-static berth_status add_stop_ids(run_state *run, const berth_json *root) {
-    const berth_json *ids = berth_json_find(root, "eos_token_id");
-    if (berth_json_kind_of(ids) != BERTH_JSON_ARRAY) {
-        return add_stop_id(run, ids);
-    }
-    for (size_t i = 0; i < berth_json_size(ids); ++i) {
-        BERTH_TRY(add_stop_id(run, berth_json_at(ids, i)));
-    }
-    return BERTH_OK;
-}
-
-// generation_config.json has the word, config.json where that says nothing.
-static berth_status read_stop_ids(run_state *run) {
-    static const char *const files[] = {"generation_config.json", "config.json"};
-    for (size_t i = 0; i < BERTH_COUNT(files) && run->stop_count == 0; ++i) {
-        const char *path =
-            berth_path_join(run->session->arena, run->session->config.model, files[i]);
-        if (!path) {
-            return berth_arena_exhausted(run->session->arena, "paths");
-        }
-        if (!berth_path_exists(path)) {
-            continue;
-        }
-        berth_json *root = NULL;
-        BERTH_TRY(berth_json_load(path, NULL, &root));
-        const berth_status status =
-            berth_json_has(root, "eos_token_id") ? add_stop_ids(run, root) : BERTH_OK;
-        berth_json_destroy(root);
-        BERTH_TRY(status);
-    }
-    return BERTH_OK;
-}
-
 // ---- requests -----------------------------------------------------------------------------------
 
-static berth_status submit(run_state *run, passage *next) {
+static berth_request request_of(const run_state *run, const berth_token_ids *ids) {
     const berth_config *config = &run->session->config;
+    return (berth_request){
+        .prompt = ids->data,
+        .prompt_count = ids->count,
+        .max_tokens = config->max_tokens,
+        .temperature = config->temperature,
+        .seed = (uint64_t)config->seed,
+        .top_k = config->top_k,
+        .top_p = config->top_p,
+        .min_p = config->min_p,
+        .presence_penalty = config->presence_penalty,
+        .frequency_penalty = config->frequency_penalty,
+        .repetition_penalty = config->repetition_penalty,
+        .logprobs = config->logprobs > 0 ? (size_t)config->logprobs + 1 : 0,
+        .stop_ids = run->generation.stop_ids,
+        .stop_count = run->generation.stop_count,
+        .tokenizer = run->session->tokenizer,
+        .stop_strings = run->stop_strings,
+        .stop_string_count = config->stop.count,
+    };
+}
+
+static berth_status submit(run_state *run, passage *next) {
+    berth_session *session = run->session;
     berth_token_ids ids = {0};
-    BERTH_TRY(berth_detokenizer_create(run->session->tokenizer, BERTH_DECODE_SKIP_SPECIAL,
-                                       &next->detokenizer));
     berth_text_init(&next->text, PROMPTS_LIMIT_BYTES);
     berth_status status =
-        berth_tokenizer_encode(run->session->tokenizer, next->prompt,
+        berth_tokenizer_encode(session->tokenizer, next->prompt,
                                BERTH_ENCODE_ADD_SPECIAL | BERTH_ENCODE_PARSE_SPECIAL, &ids);
     if (status == BERTH_OK) {
-        status = berth_platform_check_request(run->session->decision.platform, (int64_t)ids.count,
-                                              config->max_tokens);
+        status = berth_platform_check_request(session->decision.platform, (int64_t)ids.count,
+                                              session->config.max_tokens);
     }
     if (status == BERTH_OK) {
-        status = berth_engine_add(run->session->engine,
-                                  &(berth_request){
-                                      .prompt = ids.data,
-                                      .prompt_count = ids.count,
-                                      .max_tokens = config->max_tokens,
-                                      .temperature = config->temperature,
-                                      .seed = (uint64_t)config->seed,
-                                      .stop_ids = run->stop_ids,
-                                      .stop_count = run->stop_count,
-                                  },
-                                  &next->request);
+        const berth_request request = request_of(run, &ids);
+        status = berth_engine_add(session->engine, &request, &next->request);
     }
     berth_array_free(&ids);
     return status;
@@ -171,20 +142,27 @@ static passage *passage_of(run_state *run, uint64_t request) {
     return NULL;
 }
 
+static berth_status keep_logprobs(passage *its, const berth_output *output) {
+    its->entries = output->logprob_count;
+    for (size_t i = 0; i < output->logprob_count; ++i) {
+        BERTH_TRY(berth_array_push(&its->logprob_ids, output->logprob_ids[i]));
+        BERTH_TRY(berth_array_push(&its->logprobs, output->logprobs[i]));
+    }
+    return its->entries > 0 ? berth_array_push(&its->ranks, output->rank) : BERTH_OK;
+}
+
 static berth_status accept(run_state *run, const berth_output *output) {
+    const berth_option_list *stops = &run->session->config.stop;
     passage *its = passage_of(run, output->request);
-    berth_str piece = {0};
     if (!its || output->token < 0) {
         return BERTH_OK;
     }
     BERTH_TRY(berth_array_push(&its->ids, output->token));
-    if (output->finish != BERTH_FINISH_STOP) { // a stop id is no part of the text
-        BERTH_TRY(berth_detokenizer_push(its->detokenizer, output->token, &piece));
-        berth_text_add(&its->text, piece);
-    }
-    if (output->finish != BERTH_FINISH_NOT_YET) {
-        berth_text_add(&its->text, berth_detokenizer_finish(its->detokenizer));
-        its->finish = output->finish;
+    BERTH_TRY(keep_logprobs(its, output));
+    berth_text_add(&its->text, output->text);
+    its->finish = output->finish;
+    for (size_t i = 0; i < stops->count && output->stop.size > 0 && !its->stop; ++i) {
+        its->stop = berth_str_equal_cstr(output->stop, stops->items[i]) ? stops->items[i] : NULL;
     }
     return berth_text_finish(&its->text, NULL);
 }
@@ -210,25 +188,61 @@ static berth_status print_texts(run_state *run) {
     return out->size > 0 ? berth_session_print(run->session) : BERTH_OK;
 }
 
+static void put_logprob(berth_json_writer *json, const passage *done, size_t at) {
+    berth_json_put_key(json, "id");
+    berth_json_put_i64(json, done->logprob_ids.data[at]);
+    berth_cli_put_f64(json, "logprob", done->logprobs.data[at]);
+}
+
+// For every token its own log probability, its rank, and those of the likeliest.
+static void put_logprobs(berth_json_writer *json, const passage *done) {
+    berth_json_put_key(json, "logprobs");
+    berth_json_begin_array(json);
+    for (size_t i = 0; i < done->ranks.count; ++i) {
+        const size_t first = i * done->entries;
+        berth_json_begin_object(json);
+        put_logprob(json, done, first);
+        berth_json_put_key(json, "rank");
+        berth_json_put_i64(json, done->ranks.data[i]);
+        berth_json_put_key(json, "top");
+        berth_json_begin_array(json);
+        for (size_t k = 1; k < done->entries; ++k) {
+            berth_json_begin_object(json);
+            put_logprob(json, done, first + k);
+            berth_json_end_object(json);
+        }
+        berth_json_end_array(json);
+        berth_json_end_object(json);
+    }
+    berth_json_end_array(json);
+}
+
+static void put_passage(berth_json_writer *json, const passage *done) {
+    berth_json_begin_object(json);
+    berth_json_put_key(json, "prompt");
+    berth_json_put_str(json, done->prompt);
+    berth_json_put_key(json, "text");
+    berth_json_put_str(json, berth_text_str(&done->text));
+    berth_json_put_key(json, "ids");
+    berth_json_begin_array(json);
+    for (size_t k = 0; k < done->ids.count; ++k) {
+        berth_json_put_i64(json, done->ids.data[k]);
+    }
+    berth_json_end_array(json);
+    berth_cli_put(json, "finish", done->finish == BERTH_FINISH_STOP ? "stop" : "length");
+    berth_cli_put(json, "stop", done->stop);
+    if (done->entries > 0) {
+        put_logprobs(json, done);
+    }
+    berth_json_end_object(json);
+}
+
 static void print_json(run_state *run) {
     berth_json_writer json;
     berth_session_json(run->session, &json);
     berth_json_begin_array(&json);
     for (size_t i = 0; i < run->passages.count; ++i) {
-        const passage *done = &run->passages.data[i];
-        berth_json_begin_object(&json);
-        berth_json_put_key(&json, "prompt");
-        berth_json_put_str(&json, done->prompt);
-        berth_json_put_key(&json, "text");
-        berth_json_put_str(&json, berth_text_str(&done->text));
-        berth_json_put_key(&json, "ids");
-        berth_json_begin_array(&json);
-        for (size_t k = 0; k < done->ids.count; ++k) {
-            berth_json_put_i64(&json, done->ids.data[k]);
-        }
-        berth_json_end_array(&json);
-        berth_cli_put(&json, "finish", done->finish == BERTH_FINISH_STOP ? "stop" : "length");
-        berth_json_end_object(&json);
+        put_passage(&json, &run->passages.data[i]);
     }
     berth_json_end_array(&json);
     berth_session_json_end(run->session);
@@ -257,15 +271,25 @@ static berth_status generate(run_state *run) {
 
 // ---- the command --------------------------------------------------------------------------------
 
+static berth_status read_stop_strings(run_state *run) {
+    const berth_option_list *stops = &run->session->config.stop;
+    run->stop_strings = BERTH_ARENA_ARRAY(run->session->arena, berth_str, stops->count);
+    for (size_t i = 0; i < stops->count && run->stop_strings; ++i) {
+        run->stop_strings[i] = berth_str_from(stops->items[i]);
+    }
+    return run->stop_strings ? BERTH_OK : berth_arena_exhausted(run->session->arena, "--stop");
+}
+
 static berth_status run_all(run_state *run) {
-    const berth_config *config = &run->session->config;
+    berth_config *config = &run->session->config;
     if (config->prompts_file) {
         BERTH_TRY(read_prompts(run, config->prompts_file));
     } else {
         BERTH_TRY(add_passage(run, berth_str_from(config->prompt)));
     }
     run->session->stage = BERTH_STAGE_CHECKPOINT;
-    BERTH_TRY(read_stop_ids(run));
+    BERTH_TRY(berth_generation_load(config->model, config, &run->generation));
+    BERTH_TRY(read_stop_strings(run));
     BERTH_TRY(submit_all(run));
     return generate(run);
 }
@@ -277,7 +301,9 @@ static berth_status run_command(berth_session *session) {
         passage *done = &run.passages.data[i];
         berth_array_free(&done->ids);
         berth_text_deinit(&done->text);
-        berth_detokenizer_destroy(done->detokenizer);
+        berth_array_free(&done->logprob_ids);
+        berth_array_free(&done->logprobs);
+        berth_array_free(&done->ranks);
     }
     berth_array_free(&run.passages);
     berth_free(run.file);
@@ -297,6 +323,10 @@ static berth_status prepare(berth_session *session) {
         session->stage = BERTH_STAGE_INPUT;
         return BERTH_FAIL(NOT_FOUND, "--prompts %s: there is no such file", config->prompts_file);
     }
+    if (config->logprobs > 0 && !config->is_json) {
+        return BERTH_FAIL(INVALID_ARGUMENT, "--logprobs: there is no place for them in the text, "
+                                            "add --json");
+    }
     session->stage = BERTH_STAGE_CHECKPOINT;
     return berth_tokenizer_open(config->model, &session->tokenizer);
 }
@@ -306,8 +336,11 @@ const berth_command berth_command_run = {
     .arguments = "",
     .help = "continue one prompt, or all lines of a file at once",
     .details =
-        "--json prints an array of {prompt, text, ids, finish}; finish is \"stop\" after one\n"
-        "of the checkpoint's eos_token_id, else \"length\".",
+        "--json prints an array of {prompt, text, ids, finish, stop}; finish is \"stop\" after\n"
+        "one of the checkpoint's eos_token_id or before a --stop, which `stop` then is, else\n"
+        "\"length\". --logprobs adds an array of {id, logprob, rank, top}, one for each id.\n"
+        "The checkpoint's generation_config.json gives the defaults of --temperature, --top-k,\n"
+        "--top-p, --min-p and --repetition-penalty.",
     .bit = BERTH_COMMAND_RUN,
     .needs = BERTH_STAGE_ENGINE,
     .flags = BERTH_CLI_MODEL,

@@ -39,6 +39,7 @@ struct berth_config {
     int32_t dtype; // index into berth_config_dtypes: auto, float32, bfloat16, float16
     berth_option_list custom_ops; // items: all, none, +op, -op
     bool allow_fallback;
+    bool enable_prefix_caching;      // KV blocks are used again for prompts that begin alike
     berth_option_list fallback_ops;  // ops that may be bounced without --allow-fallback
     int64_t threads;                 // 0: all cores of the affinity mask
     int64_t compilation_mode;        // 0 .. 3
@@ -57,7 +58,15 @@ struct berth_config {
     const char *prompts_file;
     int64_t max_tokens; // -n
     double temperature;
+    double top_p;
+    double min_p;
+    double presence_penalty;
+    double frequency_penalty;
+    double repetition_penalty;
+    int64_t top_k;
+    int64_t logprobs; // entries beside that of the chosen token; 0: none at all
     int64_t seed;
+    berth_option_list stop; // strings that end the text
     const char *golden;
     const char *loss;
     int64_t chunk;

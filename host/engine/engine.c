@@ -5,10 +5,8 @@
 
 #include <string.h>
 
-#define ENGINE_BLOCK_BYTES   (1u << 20)
-#define ENGINE_LIMIT_BYTES   (1u << 30)
-#define SEQUENCE_BLOCK_BYTES (16u << 10)
-#define SEQUENCE_LIMIT_BYTES (256u << 20)
+#define ENGINE_BLOCK_BYTES (1u << 20)
+#define ENGINE_LIMIT_BYTES (1u << 30)
 
 // ---- life ---------------------------------------------------------------------------------------
 
@@ -20,7 +18,8 @@ static berth_status prepare(berth_engine *engine, const berth_config *config) {
     engine->chunk = config->chunk > 0 ? config->chunk : config->max_num_batched_tokens;
     BERTH_TRY(berth_engine_start(engine, config));
     engine->outputs = BERTH_ARENA_ARRAY(engine->arena, berth_output, (size_t)engine->max_sequences);
-    if (!engine->outputs) {
+    engine->ended = BERTH_ARENA_ARRAY(engine->arena, berth_arena *, (size_t)engine->max_sequences);
+    if (!engine->outputs || !engine->ended) {
         return berth_arena_exhausted(engine->arena, "a step's outputs");
     }
     return berth_batch_init(engine);
@@ -47,14 +46,22 @@ berth_status berth_engine_create(const berth_config *config, berth_worker *worke
     return BERTH_OK;
 }
 
+// What the last step's outputs point to.
+static void free_ended(berth_engine *engine) {
+    while (engine->ended_count > 0) {
+        berth_arena_destroy(engine->ended[--engine->ended_count]);
+    }
+}
+
 void berth_engine_destroy(berth_engine *engine) {
     if (!engine) {
         return;
     }
     for (size_t i = 0; i < engine->sequences.count; ++i) {
-        berth_arena_destroy(engine->sequences.data[i].arena);
+        berth_sequence_destroy(&engine->sequences.data[i]);
     }
     berth_array_free(&engine->sequences);
+    free_ended(engine);
     berth_arena_destroy(engine->arena);
 }
 
@@ -62,101 +69,49 @@ int64_t berth_engine_max_model_len(const berth_engine *engine) {
     return engine->max_model_len;
 }
 
+berth_engine_stats berth_engine_get_stats(const berth_engine *engine) {
+    return engine->stats;
+}
+
 // ---- requests -----------------------------------------------------------------------------------
-
-static berth_status check_request(const berth_engine *engine, const berth_request *request) {
-    if (request->prompt_count == 0) {
-        return BERTH_FAIL(INVALID_ARGUMENT, "the prompt is empty: give at least one token");
-    }
-    if (request->max_tokens < 1) {
-        return BERTH_FAIL(INVALID_ARGUMENT, "%lld output tokens asked for, at least 1 is needed",
-                          (long long)request->max_tokens);
-    }
-    if ((int64_t)request->prompt_count >= engine->max_model_len) {
-        return BERTH_FAIL(
-            INVALID_ARGUMENT,
-            "the prompt has %zu tokens, the model's context holds %lld and the output "
-            "needs at least 1: shorten the prompt",
-            request->prompt_count, (long long)engine->max_model_len);
-    }
-    for (size_t i = 0; i < request->prompt_count; ++i) {
-        if (request->prompt[i] < 0 || request->prompt[i] >= engine->vocab_size) {
-            return BERTH_FAIL(INVALID_ARGUMENT,
-                              "token %zu of the prompt is %d, the vocabulary ends at %lld", i,
-                              (int)request->prompt[i], (long long)engine->vocab_size - 1);
-        }
-    }
-    return BERTH_OK;
-}
-
-// Everything the sequence can ever hold, in its own arena.
-static berth_status reserve(const berth_engine *engine, const berth_request *request,
-                            berth_sequence *sequence) {
-    const int64_t wanted = (int64_t)request->prompt_count <= INT64_MAX - request->max_tokens
-                               ? (int64_t)request->prompt_count + request->max_tokens
-                               : INT64_MAX;
-    const int64_t limit = wanted < engine->max_model_len ? wanted : engine->max_model_len;
-    const int64_t block = engine->pool.block_size;
-    BERTH_TRY(berth_arena_create(SEQUENCE_BLOCK_BYTES, SEQUENCE_LIMIT_BYTES, &sequence->arena));
-    sequence->token_limit = limit;
-    sequence->tokens = BERTH_ARENA_ARRAY(sequence->arena, int32_t, (size_t)limit);
-    sequence->blocks =
-        BERTH_ARENA_ARRAY(sequence->arena, int32_t, (size_t)((limit + block - 1) / block));
-    sequence->stop_ids = BERTH_ARENA_ARRAY(sequence->arena, int32_t, request->stop_count);
-    return sequence->tokens && sequence->blocks && sequence->stop_ids
-               ? BERTH_OK
-               : berth_arena_exhausted(sequence->arena, "a request");
-}
-
-static void fill(const berth_request *request, berth_sequence *sequence) {
-    memcpy(sequence->tokens, request->prompt, request->prompt_count * sizeof(int32_t));
-    if (request->stop_count > 0) {
-        memcpy(sequence->stop_ids, request->stop_ids, request->stop_count * sizeof(int32_t));
-    }
-    sequence->prompt_count = (int64_t)request->prompt_count;
-    sequence->token_count = sequence->prompt_count;
-    sequence->stop_count = request->stop_count;
-    sequence->wants_logits = request->wants_logits;
-    sequence->sampling = (berth_sampling){
-        .size = sizeof(berth_sampling),
-        .temperature = request->temperature,
-        .seed = request->seed,
-    };
-}
 
 berth_status berth_engine_add(berth_engine *engine, const berth_request *request,
                               uint64_t *out_id) {
-    BERTH_TRY(check_request(engine, request));
     BERTH_TRY(berth_array_reserve(&engine->sequences, engine->sequences.count + 1));
-    berth_sequence sequence = {.id = ++engine->next_id};
-    const berth_status status = reserve(engine, request, &sequence);
-    if (status != BERTH_OK) {
-        berth_arena_destroy(sequence.arena);
-        return status;
-    }
-    fill(request, &sequence);
+    berth_sequence sequence = {0};
+    BERTH_TRY(berth_sequence_create(engine, request, &sequence));
+    sequence.id = ++engine->next_id;
     engine->sequences.data[engine->sequences.count++] = sequence;
     *out_id = sequence.id;
     return BERTH_OK;
 }
 
-static void remove_at(berth_engine *engine, size_t index) {
-    berth_sequence *sequence = &engine->sequences.data[index];
+static berth_sequence *find_sequence(berth_engine *engine, uint64_t id) {
+    for (size_t i = 0; i < engine->sequences.count; ++i) {
+        if (engine->sequences.data[i].id == id) {
+            return &engine->sequences.data[i];
+        }
+    }
+    return NULL;
+}
+
+// Takes a sequence out of its place. Returns its memory, which the caller frees.
+static berth_arena *remove_sequence(berth_engine *engine, berth_sequence *sequence) {
+    const size_t index = (size_t)(sequence - engine->sequences.data);
+    berth_arena *arena = berth_sequence_end(sequence);
     berth_pool_return(&engine->pool, sequence);
-    berth_arena_destroy(sequence->arena);
     --engine->sequences.count;
     memmove(sequence, sequence + 1, (engine->sequences.count - index) * sizeof *sequence);
     if (index < engine->running) {
         --engine->running;
     }
+    return arena;
 }
 
 void berth_engine_abort(berth_engine *engine, uint64_t id) {
-    for (size_t i = 0; i < engine->sequences.count; ++i) {
-        if (engine->sequences.data[i].id == id) {
-            remove_at(engine, i);
-            return;
-        }
+    berth_sequence *sequence = find_sequence(engine, id);
+    if (sequence) {
+        berth_arena_destroy(remove_sequence(engine, sequence));
     }
 }
 
@@ -175,14 +130,53 @@ static bool is_stop(const berth_sequence *sequence, int32_t token) {
     return false;
 }
 
-static berth_finish accept(berth_sequence *sequence, int32_t token) {
-    sequence->tokens[sequence->token_count++] = token;
-    ++sequence->sampling.index;
-    if (is_stop(sequence, token)) {
+static berth_finish finish_of(const berth_sequence *sequence, int32_t token) {
+    const int64_t output_count = sequence->token_count - sequence->prompt_count;
+    if (output_count > sequence->min_tokens && is_stop(sequence, token)) {
         return BERTH_FINISH_STOP;
     }
     return sequence->token_count >= sequence->token_limit ? BERTH_FINISH_LENGTH
                                                           : BERTH_FINISH_NOT_YET;
+}
+
+// The text of the new token; a stop string in it ends the output. A stop id is no part of the text.
+static void add_text(berth_sequence *sequence, berth_output *output) {
+    berth_reply *reply = &sequence->reply;
+    berth_reply_next(reply);
+    const berth_stop *stop =
+        output->finish == BERTH_FINISH_STOP ? NULL : berth_reply_push(reply, output->token);
+    if (stop) {
+        output->finish = BERTH_FINISH_STOP;
+        output->stop = stop->text;
+    } else if (output->finish != BERTH_FINISH_NOT_YET) {
+        berth_reply_finish(reply);
+    }
+    output->text = berth_reply_text(reply);
+}
+
+static void accept(berth_sequence *sequence, berth_output *output) {
+    berth_sampling *sampling = &sequence->sampling;
+    sequence->tokens[sequence->token_count++] = output->token;
+    ++sampling->index;
+    ++sampling->output_count;
+    if ((int64_t)sampling->output_count >= sequence->min_tokens) {
+        sampling->banned_count = 0;
+    }
+    output->finish = finish_of(sequence, output->token);
+    add_text(sequence, output);
+}
+
+static void add_logprobs(const berth_sequence *sequence, const berth_model_output *result,
+                         int64_t row, berth_output *output) {
+    const uint64_t first = (uint64_t)row * result->logprob_stride;
+    output->logprobs = result->logprobs + first;
+    output->logprob_ids = result->logprob_ids + first;
+    output->logprob_count = sequence->sampling.logprobs;
+    output->rank = result->chosen_ranks[row];
+    // Fewer where the vocabulary has fewer.
+    while (output->logprob_count > 0 && output->logprob_ids[output->logprob_count - 1] < 0) {
+        --output->logprob_count;
+    }
 }
 
 // What the step gave one sequence; nothing for a piece of a prompt whose logits nobody wants.
@@ -192,18 +186,20 @@ static void report(berth_engine *engine, berth_sequence *sequence,
         return;
     }
     const int64_t last = sequence->first_row + sequence->row_count - 1;
-    const int32_t token = result->token_ids ? result->token_ids[last] : -1;
     berth_output output = {
         .request = sequence->id,
-        .token = token,
+        .token = result->token_ids ? result->token_ids[last] : -1,
         .first_position = (size_t)(sequence->computed - sequence->row_count),
     };
     if (sequence->wants_logits) {
         output.logits = result->logits + (uint64_t)sequence->first_row * result->vocab_size;
         output.logits_rows = (size_t)sequence->row_count;
     }
-    if (token >= 0) {
-        output.finish = accept(sequence, token);
+    if (output.token >= 0) {
+        if (sequence->sampling.logprobs > 0) {
+            add_logprobs(sequence, result, last, &output);
+        }
+        accept(sequence, &output);
     }
     engine->outputs[engine->output_count++] = output;
 }
@@ -227,6 +223,29 @@ static bool anything_is_sampled(const berth_batch_arrays *arrays) {
     return false;
 }
 
+// Whether the rows that were to be sampled have what was asked for. A worker may be anybody's.
+static berth_status check_result(const berth_engine *engine, const berth_model_output *result) {
+    const berth_batch_arrays *arrays = &engine->arrays;
+    for (int64_t row = 0; row < arrays->batch.logits_row_count; ++row) {
+        const berth_sampling *sampling = arrays->sampling[row];
+        if (!sampling) {
+            continue;
+        }
+        const int64_t token = result->token_ids ? result->token_ids[row] : -1;
+        if (token < 0 || token >= engine->vocab_size) {
+            return BERTH_FAIL(
+                INTERNAL, "the worker's token for row %lld is %lld, the vocabulary ends at %lld",
+                (long long)row, (long long)token, (long long)engine->vocab_size - 1);
+        }
+        if (sampling->logprobs > 0 &&
+            (!result->logprobs || !result->logprob_ids || !result->chosen_ranks ||
+             result->logprob_stride < sampling->logprobs)) {
+            return BERTH_FAIL(UNSUPPORTED, "logprobs are asked for and the worker gives none");
+        }
+    }
+    return BERTH_OK;
+}
+
 // execute_model in its three manners: ready, asynchronous, pending.
 static berth_status execute(berth_engine *engine, berth_model_output *out) {
     const berth_batch_arrays *arrays = &engine->arrays;
@@ -240,22 +259,33 @@ static berth_status execute(berth_engine *engine, berth_model_output *out) {
     if (out->state == BERTH_OUTPUT_PENDING) {
         BERTH_TRY(berth_worker_sample(engine->worker, &input, out));
     }
-    return out->state == BERTH_OUTPUT_ASYNC ? berth_worker_wait(engine->worker, out) : BERTH_OK;
+    if (out->state == BERTH_OUTPUT_ASYNC) {
+        BERTH_TRY(berth_worker_wait(engine->worker, out));
+    }
+    return check_result(engine, out);
+}
+
+static void end_finished(berth_engine *engine) {
+    for (size_t i = 0; i < engine->output_count; ++i) {
+        if (engine->outputs[i].finish != BERTH_FINISH_NOT_YET) {
+            berth_sequence *sequence = find_sequence(engine, engine->outputs[i].request);
+            engine->ended[engine->ended_count++] = remove_sequence(engine, sequence);
+        }
+    }
 }
 
 static void collect(berth_engine *engine, const berth_model_output *result) {
+    ++engine->stats.steps;
     for (size_t i = 0; i < engine->running; ++i) {
         berth_sequence *sequence = &engine->sequences.data[i];
         if (sequence->scheduled > 0) {
             sequence->computed += sequence->scheduled;
+            engine->stats.computed_tokens += (uint64_t)sequence->scheduled;
+            berth_prefix_store(&engine->pool, sequence);
             report(engine, sequence, result);
         }
     }
-    for (size_t i = 0; i < engine->output_count; ++i) {
-        if (engine->outputs[i].finish != BERTH_FINISH_NOT_YET) {
-            berth_engine_abort(engine, engine->outputs[i].request);
-        }
-    }
+    end_finished(engine);
 }
 
 berth_status berth_engine_step(berth_engine *engine, const berth_output **out_outputs,
@@ -263,6 +293,7 @@ berth_status berth_engine_step(berth_engine *engine, const berth_output **out_ou
     *out_outputs = engine->outputs;
     *out_count = 0;
     engine->output_count = 0;
+    free_ended(engine);
     if (berth_engine_is_idle(engine)) {
         return BERTH_OK;
     }

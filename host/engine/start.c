@@ -93,5 +93,8 @@ berth_status berth_engine_start(berth_engine *engine, const berth_config *config
     BERTH_TRY(size_cache(engine, config, &cache, &block_size));
     BERTH_TRY(berth_worker_initialize_cache(worker, &cache));
     BERTH_TRY(berth_worker_warm_up(worker));
-    return berth_pool_init(&engine->pool, cache.num_blocks, block_size, engine->arena);
+    BERTH_TRY(berth_pool_init(&engine->pool, cache.num_blocks, block_size, engine->arena));
+    return config->enable_prefix_caching && cache.group_count > 0
+               ? berth_prefix_init(&engine->pool, engine->arena)
+               : BERTH_OK;
 }

@@ -56,6 +56,21 @@ size_t berth_checkpoint_count(const berth_checkpoint *checkpoint);
 const berth_stored_tensor *berth_checkpoint_at(const berth_checkpoint *checkpoint, size_t index);
 void berth_checkpoint_close(berth_checkpoint *checkpoint);
 
+// ---- generation_config.json ---------------------------------------------------------------------
+
+#define BERTH_GENERATION_STOPS 64
+
+typedef struct berth_generation {
+    int32_t stop_ids[BERTH_GENERATION_STOPS]; // eos_token_id, one or several
+    size_t stop_count;
+} berth_generation;
+
+// What the checkpoint in `directory` says about generating text. temperature, top_k, top_p, min_p
+// and repetition_penalty become defaults of the configuration, weaker than whatever the user gave.
+// Stop ids that generation_config.json does not have come from config.json.
+BERTH_MUST_CHECK berth_status berth_generation_load(const char *directory, berth_config *config,
+                                                    berth_generation *out);
+
 // ---- building -----------------------------------------------------------------------------------
 
 // One weight of the graph: where it comes from and what it becomes. Kept by the model.

@@ -24,10 +24,18 @@ struct berth_detokenizer {
     char *text; // the result: at most one U+FFFD for each byte
 };
 
+static size_t token_bytes(const berth_tokenizer *tokenizer) {
+    return tokenizer->decoding.longest + TAIL_BYTES;
+}
+
+static size_t text_bytes(const berth_tokenizer *tokenizer) {
+    return token_bytes(tokenizer) * strlen(REPLACEMENT);
+}
+
 berth_status berth_detokenizer_create(const berth_tokenizer *tokenizer, uint32_t flags,
                                       berth_detokenizer **out_detokenizer) {
-    const size_t room = tokenizer->decoding.longest + TAIL_BYTES;
-    const size_t text_room = room * strlen(REPLACEMENT);
+    const size_t room = token_bytes(tokenizer);
+    const size_t text_room = text_bytes(tokenizer);
     const size_t block = BLOCK_BYTES + sizeof(berth_detokenizer) + room + text_room;
     berth_arena *arena;
     *out_detokenizer = NULL;
@@ -50,6 +58,10 @@ berth_status berth_detokenizer_create(const berth_tokenizer *tokenizer, uint32_t
     };
     *out_detokenizer = d;
     return BERTH_OK;
+}
+
+size_t berth_detokenizer_limit(const berth_detokenizer *d) {
+    return text_bytes(d->tokenizer);
 }
 
 static berth_str strip_start(berth_detokenizer *d, berth_str text) {

@@ -73,6 +73,8 @@ BERTH_MUST_CHECK berth_status berth_detokenizer_create(const berth_tokenizer *to
 // missing bytes. INVALID_ARGUMENT for an id without a token leaves the stream as it was.
 BERTH_MUST_CHECK berth_status berth_detokenizer_push(berth_detokenizer *detokenizer, int32_t id,
                                                      berth_str *out_text);
+// No text that push or finish gives is longer.
+size_t berth_detokenizer_limit(const berth_detokenizer *detokenizer);
 // What was held back, as U+FFFD, borrowed until the next call. Afterwards a new stream may begin.
 berth_str berth_detokenizer_finish(berth_detokenizer *detokenizer);
 void berth_detokenizer_destroy(berth_detokenizer *detokenizer);

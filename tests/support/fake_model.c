@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+// Input: batches. Output: tokens, and checks that the batches are what a worker may rely on.
+#include "support/fake_model.h"
+
+#include <string.h>
+
+#include "base/array.h"
+#include "support/test.h"
+
+// ---- the model ----------------------------------------------------------------------------------
+
+#define HASH_START 2166136261u
+
+static uint32_t mix(uint32_t hash, int32_t token) {
+    hash = (hash ^ (uint32_t)token) * 16777619u + 1;
+    return hash ^ hash >> 15;
+}
+
+// The logits after a text.
+static void fill_logits(uint32_t hash, float *logits) {
+    for (int32_t id = 0; id < FAKE_VOCAB; ++id) {
+        const uint32_t noise = mix(hash * 2654435761u, id) * 2246822519u;
+        logits[id] = (float)(noise >> 20) / 512.0F; // 0 … 8, with ties
+    }
+}
+
+static fake_model *model_of(berth_worker *worker) {
+    return worker->platform;
+}
+
+static berth_status accept_all(berth_worker *worker) {
+    (void)worker;
+    return BERTH_OK;
+}
+
+static berth_status get_model(berth_worker *worker, berth_model_info *out) {
+    (void)worker;
+    out->vocab_size = FAKE_VOCAB;
+    out->max_model_len = FAKE_MODEL_LEN;
+    return BERTH_OK;
+}
+
+static berth_status get_spec(berth_worker *worker, berth_kv_cache_spec *const *specs,
+                             uint64_t capacity, uint64_t *out_count) {
+    (void)worker;
+    if (capacity > 0) {
+        specs[0]->block_size = FAKE_BLOCK_SIZE;
+        specs[0]->page_bytes = FAKE_BLOCK_SIZE * sizeof(int32_t);
+    }
+    *out_count = 1;
+    return BERTH_OK;
+}
+
+static berth_status available_memory(berth_worker *worker, uint64_t *out_bytes) {
+    (void)worker;
+    *out_bytes = FAKE_MAX_BLOCKS * FAKE_BLOCK_SIZE * sizeof(int32_t);
+    return BERTH_OK;
+}
+
+static berth_status set_cache(berth_worker *worker, const berth_kv_cache_config *config) {
+    model_of(worker)->num_blocks = config->num_blocks;
+    return BERTH_OK;
+}
+
+static berth_status set_blocks(berth_worker *worker, int64_t device_blocks, int64_t host_blocks) {
+    return device_blocks == model_of(worker)->num_blocks && host_blocks == 0
+               ? BERTH_OK
+               : BERTH_INVALID_ARGUMENT;
+}
+
+static int64_t sequence_of(const berth_batch *batch, int32_t row) {
+    const int32_t *start = batch->host->query_start_loc->data;
+    int64_t sequence = 0;
+    while (start[sequence + 1] <= row) {
+        ++sequence;
+    }
+    return sequence;
+}
+
+// A hash over the cache from position 0 to the row's own.
+static uint32_t hash_of_row(const fake_model *model, const berth_batch *batch, int32_t row) {
+    const berth_tensor *table = batch->host->block_tables[0];
+    const int32_t *blocks = table->data;
+    blocks += sequence_of(batch, row) * table->strides[0];
+    const int32_t position = ((const int32_t *)batch->host->positions->data)[row];
+    uint32_t hash = HASH_START;
+    for (int32_t i = 0; i <= position; ++i) {
+        const int32_t block = blocks[i / FAKE_BLOCK_SIZE];
+        CHECK(block > 0 && block < model->num_blocks);
+        hash = mix(hash, model->cache[block * FAKE_BLOCK_SIZE + i % FAKE_BLOCK_SIZE]);
+    }
+    return hash;
+}
+
+static berth_status sample(berth_worker *worker, const berth_scheduler_output *input,
+                           berth_model_output *out) {
+    fake_model *model = model_of(worker);
+    const berth_batch *batch = input->batch;
+    const int32_t *rows = batch->host->logits_rows->data;
+    CHECK(batch->logits_row_count <= FAKE_MAX_ROWS);
+    out->row_count = (uint64_t)batch->logits_row_count;
+    out->vocab_size = FAKE_VOCAB;
+    out->logits = model->logits;
+    for (int64_t row = 0; row < batch->logits_row_count; ++row) {
+        fill_logits(hash_of_row(model, batch, rows[row]), &model->logits[row * FAKE_VOCAB]);
+    }
+    if (input->sampling) {
+        BERTH_TRY(berth_sampler_run(&model->sampler, input->sampling, out));
+    }
+    for (int64_t row = 0; row < batch->logits_row_count && model->wrong_token != 0; ++row) {
+        model->sampler.token_ids[row] = model->wrong_token;
+    }
+    if (model->has_no_logprobs) {
+        out->logprobs = NULL;
+    }
+    return BERTH_OK;
+}
+
+static berth_status execute(berth_worker *worker, const berth_scheduler_output *input,
+                            berth_model_output *out) {
+    fake_model *model = model_of(worker);
+    const berth_batch *batch = input->batch;
+    const int32_t *ids = batch->host->token_ids->data;
+    const int64_t *slots = batch->host->slot_mappings[0]->data;
+    if (++model->steps == model->failing_step) {
+        return BERTH_UNAVAILABLE;
+    }
+    for (int64_t i = 0; i < batch->token_count; ++i) {
+        CHECK(slots[i] >= FAKE_BLOCK_SIZE && slots[i] < model->num_blocks * FAKE_BLOCK_SIZE);
+        model->cache[slots[i]] = ids[i];
+    }
+    model->computed_tokens += batch->token_count;
+    if (batch->token_count > model->largest_step) {
+        model->largest_step = batch->token_count;
+    }
+    if (model->is_pending && input->sampling) {
+        out->state = BERTH_OUTPUT_PENDING;
+        return BERTH_OK;
+    }
+    return sample(worker, input, out);
+}
+
+static void shut_down(berth_worker *worker) {
+    (void)worker;
+}
+
+static const berth_worker_api fake_worker = {
+    .size = sizeof(berth_worker_api),
+    .init_device = accept_all,
+    .load_model = accept_all,
+    .get_model = get_model,
+    .get_kv_cache_spec = get_spec,
+    .determine_available_memory = available_memory,
+    .initialize_from_config = set_cache,
+    .initialize_cache = set_blocks,
+    .compile_or_warm_up_model = accept_all,
+    .execute_model = execute,
+    .sample_tokens = sample,
+    .shutdown = shut_down,
+};
+
+// ---- the bench ----------------------------------------------------------------------------------
+
+void bench_open(engine_bench *b) {
+    memset(b, 0, sizeof *b);
+    CHECK_OK(berth_arena_create(1 << 16, 1 << 24, &b->arena));
+    CHECK_OK(berth_config_init(&b->config, b->arena));
+    CHECK_OK(berth_registry_create(&b->config, &berth_worker_default, &b->registry));
+    CHECK_OK(berth_sampler_init(&b->model.sampler, FAKE_VOCAB, FAKE_MAX_ROWS, b->arena));
+    b->owner = (berth_owner){.id = "fake", .version = "1", .entry = "fake", .group = "test"};
+    b->platform.platform.name = "fake";
+    b->platform.worker = fake_worker;
+    b->platform.self = &b->model;
+    b->platform.owner = &b->owner;
+    b->config.max_num_seqs = 4;
+    b->config.max_num_batched_tokens = 16;
+    b->config.kv_cache_blocks = FAKE_MAX_BLOCKS;
+}
+
+void bench_load(engine_bench *b) {
+    CHECK_OK(berth_worker_create(&b->config, b->registry, &b->platform, &b->worker));
+    CHECK_OK(berth_worker_init_device(b->worker));
+    CHECK_OK(berth_worker_load_model(b->worker));
+}
+
+void bench_start(engine_bench *b) {
+    bench_load(b);
+    CHECK_OK(berth_engine_create(&b->config, b->worker, &b->engine));
+}
+
+void bench_close(engine_bench *b) {
+    berth_engine_destroy(b->engine);
+    berth_worker_destroy(b->worker);
+    berth_registry_destroy(b->registry);
+    berth_arena_destroy(b->arena);
+}
+
+// ---- clients ------------------------------------------------------------------------------------
+
+void client_init(client *c, uint32_t seed, size_t prompt_count, int64_t max_tokens) {
+    memset(c, 0, sizeof *c);
+    CHECK(prompt_count <= BERTH_COUNT(c->prompt));
+    c->request.prompt_count = prompt_count;
+    c->request.max_tokens = max_tokens;
+    for (size_t i = 0; i < prompt_count; ++i) {
+        seed = seed * 1664525u + 1013904223u;
+        c->prompt[i] = (int32_t)((seed >> 8) % FAKE_VOCAB);
+    }
+}
+
+void client_add(client *c, engine_bench *b) {
+    c->request.prompt = c->prompt;
+    CHECK_OK(berth_engine_add(b->engine, &c->request, &c->id));
+}
+
+static void deliver(client *clients, size_t count, const berth_output *output) {
+    client *c = clients;
+    while (c < clients + count && c->id != output->request) {
+        ++c;
+    }
+    CHECK(c < clients + count);
+    CHECK_INT(c->finish, BERTH_FINISH_NOT_YET);
+    c->finish = output->finish;
+    if (output->token >= 0) {
+        CHECK(c->token_count < BERTH_COUNT(c->tokens));
+        c->tokens[c->token_count++] = output->token;
+    }
+    CHECK(c->text_size + output->text.size < sizeof c->text);
+    if (output->text.size > 0) {
+        memcpy(c->text + c->text_size, output->text.data, output->text.size);
+        c->text_size += output->text.size;
+    }
+}
+
+void clients_step(client *clients, size_t count, engine_bench *b) {
+    const berth_output *outputs = NULL;
+    size_t output_count = 0;
+    CHECK_OK(berth_engine_step(b->engine, &outputs, &output_count));
+    for (size_t i = 0; i < output_count; ++i) {
+        deliver(clients, count, &outputs[i]);
+    }
+}
+
+void clients_run(client *clients, size_t count, engine_bench *b) {
+    for (int step = 0; step < 2000 && !berth_engine_is_idle(b->engine); ++step) {
+        clients_step(clients, count, b);
+    }
+    CHECK(berth_engine_is_idle(b->engine));
+}
+
+static bool is_among(const int32_t *ids, size_t count, int32_t id) {
+    for (size_t i = 0; i < count; ++i) {
+        if (ids[i] == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int32_t choose(const client *c, uint32_t hash, const int32_t *output, size_t count) {
+    berth_arena *arena = NULL;
+    berth_sampler sampler;
+    float logits[FAKE_VOCAB];
+    int32_t token = -1;
+    const berth_request *asked = &c->request;
+    const berth_sampling sampling = {
+        .size = sizeof sampling,
+        .temperature = asked->temperature,
+        .seed = asked->seed,
+        .index = count,
+        .top_k = (uint64_t)asked->top_k,
+        .top_p = asked->top_p,
+        .min_p = asked->min_p,
+        .presence_penalty = asked->presence_penalty,
+        .frequency_penalty = asked->frequency_penalty,
+        .repetition_penalty = asked->repetition_penalty,
+        .prompt_ids = c->prompt,
+        .prompt_count = asked->prompt_count,
+        .output_ids = output,
+        .output_count = count,
+        .banned_ids = asked->stop_ids,
+        .banned_count = (int64_t)count < asked->min_tokens ? asked->stop_count : 0,
+    };
+    fill_logits(hash, logits);
+    CHECK_OK(berth_arena_create(1 << 14, 1 << 20, &arena));
+    CHECK_OK(berth_sampler_init(&sampler, FAKE_VOCAB, 1, arena));
+    CHECK_OK(berth_sample_token(&sampler, logits, &sampling, &token));
+    berth_arena_destroy(arena);
+    return token;
+}
+
+size_t client_expect(const client *c, int32_t *tokens, berth_finish *out_finish) {
+    const berth_request *asked = &c->request;
+    uint32_t hash = HASH_START;
+    size_t count = 0;
+    for (size_t i = 0; i < asked->prompt_count; ++i) {
+        hash = mix(hash, c->prompt[i]);
+    }
+    *out_finish = BERTH_FINISH_LENGTH;
+    while ((int64_t)count < asked->max_tokens && asked->prompt_count + count < FAKE_MODEL_LEN) {
+        tokens[count] = choose(c, hash, tokens, count);
+        hash = mix(hash, tokens[count]);
+        ++count;
+        if (is_among(asked->stop_ids, asked->stop_count, tokens[count - 1])) {
+            *out_finish = BERTH_FINISH_STOP;
+            break;
+        }
+    }
+    return count;
+}
+
+void client_check(const client *c) {
+    int32_t expected[FAKE_MODEL_LEN];
+    berth_finish finish = BERTH_FINISH_NOT_YET;
+    const size_t count = client_expect(c, expected, &finish);
+    CHECK_UINT(c->token_count, count);
+    CHECK_BYTES(c->tokens, expected, count * sizeof(int32_t));
+    CHECK_INT(c->finish, finish);
+}

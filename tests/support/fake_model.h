@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// A worker for tests of the engine. Its "cache" holds token ids, and the logits after a token are a
+// function of every token that the block table leads to, so a wrong slot, block, position or order
+// changes the text. It samples as the default worker does.
+//
+// Beside it stands a client, who knows without any engine what the text must be.
+#ifndef FAKE_MODEL_H
+#define FAKE_MODEL_H
+
+#include "base/arena.h"
+#include "engine/engine.h"
+#include "worker/sampler.h"
+
+#define FAKE_VOCAB      97 // the ids are those of printable characters in the tokenizer of the tests
+#define FAKE_BLOCK_SIZE 4
+#define FAKE_MAX_BLOCKS 64
+#define FAKE_MODEL_LEN  40
+#define FAKE_MAX_ROWS   64
+
+typedef struct fake_model {
+    int32_t cache[FAKE_MAX_BLOCKS * FAKE_BLOCK_SIZE];
+    float logits[FAKE_MAX_ROWS * FAKE_VOCAB];
+    berth_sampler sampler;
+    int64_t num_blocks;
+    int64_t steps;
+    int64_t largest_step;
+    int64_t computed_tokens;
+    int64_t failing_step; // the step with this number fails once; 0: none
+    int32_t wrong_token;  // given for every row when not 0
+    bool is_pending;      // answers execute_model with BERTH_OUTPUT_PENDING
+    bool has_no_logprobs; // as a worker that was built before there were any
+} fake_model;
+
+typedef struct engine_bench {
+    berth_arena *arena;
+    berth_config config; // to be changed between open and start
+    berth_registry *registry;
+    berth_platform_entry platform;
+    berth_owner owner;
+    fake_model model;
+    berth_worker *worker;
+    berth_engine *engine;
+} engine_bench;
+
+void bench_open(engine_bench *b);
+void bench_load(engine_bench *b);  // a worker with its model
+void bench_start(engine_bench *b); // and an engine
+void bench_close(engine_bench *b);
+
+typedef struct client {
+    berth_request request; // what it asks for; the prompt is set when it is added
+    size_t token_count;
+    size_t text_size;
+    uint64_t id;
+    int32_t prompt[FAKE_MODEL_LEN];
+    int32_t tokens[FAKE_MODEL_LEN];
+    berth_finish finish;
+    char text[4 * FAKE_MODEL_LEN];
+} client;
+
+// A pseudo-random prompt. The same seed gives prompts with the same beginning.
+void client_init(client *c, uint32_t seed, size_t prompt_count, int64_t max_tokens);
+void client_add(client *c, engine_bench *b);
+// One step, whose outputs go to their clients. An output that names none of them fails the test.
+void clients_step(client *clients, size_t count, engine_bench *b);
+// Steps until the engine is idle.
+void clients_run(client *clients, size_t count, engine_bench *b);
+
+// What the model says to the client's request, without any engine; returns how many tokens.
+size_t client_expect(const client *c, int32_t *tokens, berth_finish *out_finish);
+// That the client got exactly this.
+void client_check(const client *c);
+
+#endif
