@@ -3,27 +3,32 @@
 // checkpoint, with prompts in pieces, KV blocks that run out, arrivals and departures at any step.
 //
 // Sums come out in another order when more tokens share a step, so tokens are compared up to the
-// first step at which the best two logits lie closer than 0.01.
+// first step at which the best two logits lie closer than 0.01. Half of the requests sample: for
+// them it is the first step at which logits that move by 0.01 could give another token.
 #include "support/test.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "base/json.h"
 #include "support/flow.h"
+#include "worker/sampler.h"
 
 #define MODELS      "tests/data/models"
 #define SCHEDULES   64
 #define POOL        24 // requests that schedules draw from
 #define MAX_PROMPT  96
-#define MAX_OUTPUT  24
+#define MAX_OUTPUT  40
 #define MAX_AT_ONCE 8
 #define MARGIN      0.01F
-#define MODEL_LEN   160
+#define MODEL_LEN   136
 
 // A request, and what it gave when it was alone.
 typedef struct solo {
+    double temperature;
+    uint64_t seed;
     int32_t prompt[MAX_PROMPT];
     size_t prompt_count;
     int32_t tokens[MAX_OUTPUT];
@@ -52,9 +57,9 @@ typedef struct setup {
 
 static const setup setups[] = {
     {.max_num_seqs = 8, .max_num_batched_tokens = 512, .block_size = 16, .spare_blocks = 200},
-    {.max_num_seqs = 3, .max_num_batched_tokens = 16,  .block_size = 1,  .spare_blocks = 40 },
-    {.max_num_seqs = 8, .max_num_batched_tokens = 33,  .block_size = 16, .spare_blocks = 2  },
-    {.max_num_seqs = 5, .max_num_batched_tokens = 7,   .block_size = 7,  .spare_blocks = 0  },
+    {.max_num_seqs = 8, .max_num_batched_tokens = 16,  .block_size = 1,  .spare_blocks = 0  },
+    {.max_num_seqs = 3, .max_num_batched_tokens = 33,  .block_size = 16, .spare_blocks = 2  },
+    {.max_num_seqs = 8, .max_num_batched_tokens = 7,   .block_size = 3,  .spare_blocks = 0  },
 };
 
 static uint64_t next_random(uint64_t *state) {
@@ -83,7 +88,7 @@ static void start(flow *f, const char *model, const setup *how) {
 
 // ---- alone --------------------------------------------------------------------------------------
 
-static float margin_of(const float *logits, size_t count) {
+static float greedy_margin(const float *logits, size_t count) {
     float best = logits[0];
     float second = -1e30F;
     for (size_t i = 1; i < count; ++i) {
@@ -97,6 +102,30 @@ static float margin_of(const float *logits, size_t count) {
     return best - second;
 }
 
+// How far the logits would have to move to give another token: past the chosen one's, or so far
+// that the random number leaves its share. Moving all logits by x moves no bound of a share by more
+// than x / (2 · temperature).
+static float sampled_margin(const solo *one, const float *logits, size_t count, int32_t token) {
+    const double u = (double)berth_philox(one->seed, one->token_count) * 0x1p-32;
+    double before = 0;
+    double sum = 0;
+    double gap = INFINITY;
+    for (size_t i = 0; i < count; ++i) {
+        const double above = (double)logits[i] - (double)logits[token];
+        const double weight = exp(above / one->temperature); // of the chosen token: 1
+        sum += weight;
+        before += above > 0 ? weight : 0;
+        gap = i == (size_t)token ? gap : fmin(gap, fabs(above));
+    }
+    const double distance = fmin(u - before / sum, (before + 1) / sum - u);
+    return (float)fmin(gap, 2 * one->temperature * distance);
+}
+
+static float margin_of(const solo *one, const float *logits, size_t count, int32_t token) {
+    return one->temperature > 0 ? sampled_margin(one, logits, count, token)
+                                : greedy_margin(logits, count);
+}
+
 static void run_alone(flow *f, solo *one) {
     berth_model_info model = {.size = sizeof model};
     uint64_t id = 0;
@@ -105,6 +134,8 @@ static void run_alone(flow *f, solo *one) {
         .prompt = one->prompt,
         .prompt_count = one->prompt_count,
         .max_tokens = MAX_OUTPUT,
+        .temperature = one->temperature,
+        .seed = one->seed,
         .wants_logits = true,
     };
     CHECK_OK(berth_engine_add(f->engine, &request, &id));
@@ -115,7 +146,7 @@ static void run_alone(flow *f, solo *one) {
         if (count == 1 && outputs[0].token >= 0) {
             const size_t vocab = (size_t)model.vocab_size;
             const float *row = outputs[0].logits + (outputs[0].logits_rows - 1) * vocab;
-            one->margins[one->token_count] = margin_of(row, vocab);
+            one->margins[one->token_count] = margin_of(one, row, vocab, outputs[0].token);
             one->tokens[one->token_count++] = outputs[0].token;
         }
     }
@@ -136,6 +167,8 @@ static void make_pool(const char *model, solo *pool) {
         const berth_json *prompt = berth_json_at(prompts, i % berth_json_size(prompts));
         CHECK_OK(berth_json_get_array(prompt, "prompt_ids", &ids));
         const size_t most = berth_json_size(ids) < MAX_PROMPT ? berth_json_size(ids) : MAX_PROMPT;
+        pool[i].temperature = i % 2 == 0 ? 0 : 0.5;
+        pool[i].seed = i;
         pool[i].prompt_count = 1 + pick(&random, most);
         for (size_t k = 0; k < pool[i].prompt_count; ++k) {
             int64_t id = 0;
@@ -171,6 +204,8 @@ static size_t arrive(flow *f, part *parts, size_t count, size_t step) {
                 .prompt = one->solo->prompt,
                 .prompt_count = one->solo->prompt_count,
                 .max_tokens = one->max_tokens,
+                .temperature = one->solo->temperature,
+                .seed = one->solo->seed,
             };
             CHECK_OK(berth_engine_add(f->engine, &request, &one->request));
         }
@@ -182,35 +217,42 @@ static size_t arrive(flow *f, part *parts, size_t count, size_t step) {
     return waiting;
 }
 
-// Returns 1 for a token that was compared.
-static size_t accept(part *one, int32_t token) {
+// What happened in all schedules of a checkpoint, so that none of it is left out unnoticed.
+typedef struct tally {
+    size_t greedy;  // tokens that were compared
+    size_t sampled; // the same of requests that sample
+    size_t shared;  // steps with more than one output
+    uint64_t preemptions;
+    uint64_t cached_tokens;
+} tally;
+
+static void accept(part *one, int32_t token, tally *sum) {
     const size_t at = one->token_count++;
     one->has_parted = one->has_parted || one->solo->margins[at] < MARGIN;
     if (one->has_parted) {
-        return 0;
+        return;
     }
     CHECK_INT(token, one->solo->tokens[at]);
-    return 1;
+    ++*(one->solo->temperature > 0 ? &sum->sampled : &sum->greedy);
 }
 
-static size_t run_schedule(flow *f, const solo *pool, uint64_t seed, size_t *out_shared) {
+static void run_schedule(flow *f, const solo *pool, uint64_t seed, tally *sum) {
     part parts[MAX_AT_ONCE];
     uint64_t random = seed * 0xd1342543de82ef95u + 1;
     const size_t part_count = draw(pool, &random, parts);
-    size_t compared = 0;
     size_t waiting = part_count;
     for (size_t step = 0; waiting > 0 || !berth_engine_is_idle(f->engine); ++step) {
         const berth_output *outputs = NULL;
         size_t count = 0;
         waiting = arrive(f, parts, part_count, step);
         CHECK_OK(berth_engine_step(f->engine, &outputs, &count));
-        *out_shared += count > 1;
+        sum->shared += count > 1;
         for (size_t i = 0; i < count; ++i) {
             part *one = parts;
             while (one->request != outputs[i].request) {
                 CHECK(++one < parts + part_count);
             }
-            compared += accept(one, outputs[i].token);
+            accept(one, outputs[i].token, sum);
         }
     }
     for (size_t i = 0; i < part_count; ++i) {
@@ -218,13 +260,11 @@ static size_t run_schedule(flow *f, const solo *pool, uint64_t seed, size_t *out
         CHECK(parts[i].leave != SIZE_MAX ? seen <= parts[i].max_tokens
                                          : seen == parts[i].max_tokens);
     }
-    return compared;
 }
 
 static void check_schedules(const char *model) {
     static solo pool[POOL];
-    size_t compared = 0;
-    size_t shared = 0;
+    tally sum = {0};
     flow f;
     memset(pool, 0, sizeof pool);
     make_pool(model, pool);
@@ -236,12 +276,18 @@ static void check_schedules(const char *model) {
     for (size_t i = 0; i < BERTH_COUNT(setups); ++i) {
         start(&f, model, &setups[i]);
         for (size_t k = 0; k < SCHEDULES / BERTH_COUNT(setups); ++k) {
-            compared += run_schedule(&f, pool, i * SCHEDULES + k + 1, &shared);
+            run_schedule(&f, pool, i * SCHEDULES + k + 1, &sum);
         }
+        const berth_engine_stats stats = berth_engine_get_stats(f.engine);
+        sum.preemptions += stats.preemptions;
+        sum.cached_tokens += stats.cached_tokens;
         flow_deinit(&f);
     }
-    CHECK(compared > SCHEDULES * MAX_OUTPUT / 2);
-    CHECK(shared > SCHEDULES);
+    CHECK(sum.greedy > SCHEDULES * MAX_OUTPUT / 4);
+    CHECK(sum.sampled > 2 * SCHEDULES);
+    CHECK(sum.shared > SCHEDULES);
+    CHECK(sum.preemptions > 8);
+    CHECK(sum.cached_tokens > SCHEDULES);
 }
 
 TEST(schedules_do_not_change_the_tokens_of_llama) {

@@ -362,6 +362,36 @@ TEST(engine_allocates_nothing_in_a_step) {
     berth_tokenizer_close(tokenizer);
 }
 
+TEST(engine_survives_a_request_that_memory_is_short_for) {
+    engine_bench b;
+    client c;
+    berth_tokenizer *tokenizer = NULL;
+    const berth_str stop = BERTH_STR("xyz");
+    CHECK_OK(berth_tokenizer_open("tests/data/models/shakespeare", &tokenizer));
+    bench_open(&b);
+    bench_start(&b);
+    client_init(&c, 8, 5, 6);
+    c.request.prompt = c.prompt;
+    c.request.tokenizer = tokenizer;
+    c.request.stop_strings = &stop;
+    c.request.stop_string_count = 1;
+    client_add(&c, &b); // from now on there is room for one
+    berth_engine_abort(b.engine, c.id);
+    uint64_t failures = 0;
+    for (bool has_failed = true; has_failed; failures += has_failed) {
+        (void)berth_memory_fail_after(failures + 1);
+        const berth_status status = berth_engine_add(b.engine, &c.request, &c.id);
+        has_failed = berth_memory_fail_after(0) == 0;
+        CHECK_STATUS(status, has_failed ? BERTH_OUT_OF_MEMORY : BERTH_OK);
+        CHECK(berth_engine_is_idle(b.engine) == has_failed);
+    }
+    CHECK(failures >= 2); // of the request and of its text
+    clients_run(&c, 1, &b);
+    client_check(&c);
+    bench_close(&b);
+    berth_tokenizer_close(tokenizer);
+}
+
 // ---- refusals -----------------------------------------------------------------------------------
 
 TEST(engine_refuses_what_cannot_run) {
