@@ -4,11 +4,11 @@
 #define BERTH_TOKENIZER_PARTS_H
 
 #include "base/arena.h"
-#include "base/json.h"
 #include "tokenizer/added.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/decoding.h"
 #include "tokenizer/normalizer.h"
+#include "tokenizer/source.h"
 #include "tokenizer/splitter.h"
 #include "tokenizer/template.h"
 #include "tokenizer/tokenizer.h"
@@ -26,9 +26,8 @@ struct berth_tokenizer {
     int32_t bos_id, eos_id; // -1: none
 };
 
-// Fills a zeroed tokenizer that has its arena. `config` is tokenizer_config.json or NULL.
+// Fills a zeroed tokenizer that has its arena.
 BERTH_MUST_CHECK berth_status berth_tokenizer_read(berth_tokenizer *tokenizer,
-                                                   const berth_json *file,
-                                                   const berth_json *config);
+                                                   const berth_source *source);
 
 #endif

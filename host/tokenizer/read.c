@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From tokenizer.json and tokenizer_config.json to the parts of a tokenizer. The order is that of
-// need: ids first, then what refers to them.
+// From the files to the parts of a tokenizer. The order is that of need: ids first, then what
+// refers to them.
 //
 // What is read past, because it changes neither ids nor text here: truncation and padding (the
 // engine's limits decide), trim_offsets (there are no offsets), a pair template (there is one
@@ -8,8 +8,9 @@
 #include "base/str.h"
 #include "tokenizer/parts.h"
 
-static berth_status read_vocabulary(berth_tokenizer *t, const berth_json *file) {
-    const berth_json *vocab;
+static berth_status read_vocabulary(berth_tokenizer *t, const berth_source *source) {
+    const berth_json *file = source->file;
+    const berth_json *vocab = source->vocab;
     berth_str type;
     // Why a missing type is BPE: files of the first years do not say it.
     BERTH_TRY(berth_json_str_or(file, "model.type", BERTH_STR("BPE"), &type));
@@ -18,7 +19,7 @@ static berth_status read_vocabulary(berth_tokenizer *t, const berth_json *file) 
                                "model '" BERTH_STR_FMT "' is not supported: BPE is",
                                BERTH_STR_ARG(type));
     }
-    BERTH_TRY(berth_json_get_object(file, "model.vocab", &vocab));
+    BERTH_TRY(berth_json_get_object(vocab ? vocab : file, vocab ? "" : "model.vocab", &vocab));
     return berth_vocabulary_read(&t->vocabulary, t->arena, vocab);
 }
 
@@ -54,12 +55,16 @@ static berth_status read_added_tokens_decoder(berth_tokenizer *t, const berth_js
     return BERTH_OK;
 }
 
-// A token that is named as text or as {"content": text}; it becomes a special one.
-static berth_status read_named(berth_tokenizer *t, const berth_json *config, const char *key,
+// A token that is named as text or as {"content": text}; it becomes a special one. A class names
+// those that tokenizer_config.json does not speak of.
+static berth_status read_named(berth_tokenizer *t, const berth_source *source, const char *key,
                                int32_t *out_id) {
-    const berth_json *value = berth_json_find(config, key);
+    const berth_json *value = source->config ? berth_json_find(source->config, key) : NULL;
+    if (!value && source->vocab) {
+        value = berth_json_find(source->file, key);
+    }
     berth_str content;
-    if (!berth_json_has(config, key)) {
+    if (!value || berth_json_kind_of(value) == BERTH_JSON_NULL) {
         return BERTH_OK;
     }
     const char *path = berth_json_kind_of(value) == BERTH_JSON_OBJECT ? "content" : "";
@@ -67,17 +72,20 @@ static berth_status read_named(berth_tokenizer *t, const berth_json *config, con
     *out_id = berth_vocabulary_find(&t->vocabulary, content);
     if (*out_id < 0) {
         return berth_json_fail(BERTH_CORRUPT, value,
-                               "'" BERTH_STR_FMT "' is no token of tokenizer.json",
+                               "'" BERTH_STR_FMT "' is no token of the vocabulary",
                                BERTH_STR_ARG(content));
     }
     return berth_added_name(&t->added, &t->vocabulary, *out_id);
 }
 
-static berth_status read_config(berth_tokenizer *t, const berth_json *config) {
-    BERTH_TRY(berth_json_get_object(config, "", &config));
-    BERTH_TRY(read_added_tokens_decoder(t, config));
-    BERTH_TRY(read_named(t, config, "bos_token", &t->bos_id));
-    return read_named(t, config, "eos_token", &t->eos_id);
+static berth_status read_config(berth_tokenizer *t, const berth_source *source) {
+    const berth_json *config = source->config;
+    if (config) {
+        BERTH_TRY(berth_json_get_object(config, "", &config));
+        BERTH_TRY(read_added_tokens_decoder(t, config));
+    }
+    BERTH_TRY(read_named(t, source, "bos_token", &t->bos_id));
+    return read_named(t, source, "eos_token", &t->eos_id);
 }
 
 // Why the switches beat the file's template: they are what a checkpoint's own loader goes by.
@@ -112,24 +120,27 @@ static berth_status read_decoder(berth_tokenizer *t, const berth_json *file) {
                                berth_json_find(file, "decoder"));
 }
 
-berth_status berth_tokenizer_read(berth_tokenizer *t, const berth_json *file,
-                                  const berth_json *config) {
-    const berth_json *model, *merges;
-    BERTH_TRY(berth_json_get_object(file, "model", &model));
-    BERTH_TRY(read_vocabulary(t, file));
+static berth_status read_bpe(berth_tokenizer *t, const berth_source *source) {
+    const berth_json *model;
+    const berth_json *merges = source->merges;
+    BERTH_TRY(berth_json_get_object(source->file, "model", &model));
+    BERTH_TRY(berth_json_get_array(merges ? merges : model, merges ? "" : "merges", &merges));
+    t->bpe.vocabulary = &t->vocabulary;
+    t->bpe.is_byte_level = t->splitter.is_byte_level;
+    return berth_bpe_read(&t->bpe, t->arena, model, merges);
+}
+
+berth_status berth_tokenizer_read(berth_tokenizer *t, const berth_source *source) {
+    const berth_json *file = source->file;
+    BERTH_TRY(read_vocabulary(t, source));
     BERTH_TRY(read_added_tokens(t, file));
-    if (config) {
-        BERTH_TRY(read_config(t, config));
-    }
+    BERTH_TRY(read_config(t, source));
     BERTH_TRY(berth_normalizer_read(&t->normalizer, t->arena, berth_json_find(file, "normalizer")));
     BERTH_TRY(berth_added_finish(&t->added, &t->vocabulary, t->arena, &t->normalizer));
     BERTH_TRY(read_splitter(t, file));
-    BERTH_TRY(berth_json_get_array(model, "merges", &merges));
-    t->bpe.vocabulary = &t->vocabulary;
-    t->bpe.is_byte_level = t->splitter.is_byte_level;
-    BERTH_TRY(berth_bpe_read(&t->bpe, t->arena, model, merges));
+    BERTH_TRY(read_bpe(t, source));
     BERTH_TRY(read_decoder(t, file));
     BERTH_TRY(
         berth_template_read(&t->template, &t->vocabulary, berth_json_find(file, "post_processor")));
-    return config ? read_switches(t, config) : BERTH_OK;
+    return source->config ? read_switches(t, source->config) : BERTH_OK;
 }

@@ -3,7 +3,6 @@
 // them is normalized, searched again, and cut into words, and every word goes through BPE.
 #include "tokenizer/tokenizer.h"
 
-#include "base/file.h"
 #include "base/utf8.h"
 #include "tokenizer/parts.h"
 
@@ -12,8 +11,7 @@
 
 // ---- open and close ----
 
-static berth_status create(const berth_json *file, const berth_json *config,
-                           berth_tokenizer **out_tokenizer) {
+static berth_status create(const berth_source *source, berth_tokenizer **out_tokenizer) {
     berth_arena *arena;
     BERTH_TRY(berth_arena_create(ARENA_BLOCK, ARENA_LIMIT, &arena));
     berth_tokenizer *t = BERTH_ARENA_NEW(arena, berth_tokenizer);
@@ -25,7 +23,7 @@ static berth_status create(const berth_json *file, const berth_json *config,
     t->arena = arena;
     t->bos_id = -1;
     t->eos_id = -1;
-    const berth_status status = berth_tokenizer_read(t, file, config);
+    const berth_status status = berth_tokenizer_read(t, source);
     if (status != BERTH_OK) {
         berth_tokenizer_close(t);
         return status;
@@ -45,62 +43,31 @@ static berth_status as_corrupt(berth_status status) {
     return berth_status_restore(&report);
 }
 
-// Takes over both trees.
-static berth_status create_from(berth_json *file, berth_json *config,
+// Takes over the source, whose loading ended as `status` says.
+static berth_status create_from(berth_source *source, berth_status status,
                                 berth_tokenizer **out_tokenizer) {
-    const berth_status status = create(file, config, out_tokenizer);
-    berth_json_destroy(config);
-    berth_json_destroy(file);
-    return as_corrupt(status);
-}
-
-static berth_status load_files(berth_arena *paths, const char *directory, berth_json **out_file,
-                               berth_json **out_config) {
-    const char *file = berth_path_join(paths, directory, "tokenizer.json");
-    const char *config = berth_path_join(paths, directory, "tokenizer_config.json");
-    if (!file || !config) {
-        return berth_arena_exhausted(paths, "paths");
+    *out_tokenizer = NULL;
+    if (status == BERTH_OK) {
+        status = as_corrupt(create(source, out_tokenizer));
     }
-    if (!berth_path_exists(file)) {
-        return BERTH_FAIL(NOT_FOUND,
-                          "no tokenizer: %s does not exist; save the checkpoint with its "
-                          "tokenizer.json",
-                          file);
-    }
-    BERTH_TRY(berth_json_load(file, NULL, out_file));
-    return berth_path_exists(config) ? berth_json_load(config, NULL, out_config) : BERTH_OK;
+    berth_source_deinit(source);
+    return status;
 }
 
 berth_status berth_tokenizer_open(const char *directory, berth_tokenizer **out_tokenizer) {
-    berth_arena *paths;
-    berth_json *file = NULL;
-    berth_json *config = NULL;
-    *out_tokenizer = NULL;
-    BERTH_TRY(berth_arena_create(ARENA_BLOCK, ARENA_BLOCK * 2, &paths));
-    const berth_status status = load_files(paths, directory, &file, &config);
-    berth_arena_destroy(paths);
-    if (status != BERTH_OK) {
-        berth_json_destroy(file);
-        return status;
-    }
-    return create_from(file, config, out_tokenizer);
+    berth_source source = {0};
+    const berth_status status = berth_source_load(&source, directory);
+    return create_from(&source, status, out_tokenizer);
 }
 
 berth_status berth_tokenizer_parse(berth_str tokenizer_json, berth_str config_json,
                                    berth_tokenizer **out_tokenizer) {
-    berth_json *file = NULL;
-    berth_json *config = NULL;
-    *out_tokenizer = NULL;
-    BERTH_TRY(berth_json_parse(tokenizer_json, "tokenizer.json", NULL, &file));
-    if (config_json.size > 0) {
-        const berth_status status =
-            berth_json_parse(config_json, "tokenizer_config.json", NULL, &config);
-        if (status != BERTH_OK) {
-            berth_json_destroy(file);
-            return status;
-        }
+    berth_source source = {0};
+    berth_status status = berth_json_parse(tokenizer_json, "tokenizer.json", NULL, &source.file);
+    if (status == BERTH_OK && config_json.size > 0) {
+        status = berth_json_parse(config_json, "tokenizer_config.json", NULL, &source.config);
     }
-    return create_from(file, config, out_tokenizer);
+    return create_from(&source, status, out_tokenizer);
 }
 
 void berth_tokenizer_close(berth_tokenizer *t) {

@@ -31,7 +31,8 @@ typedef berth_array(int32_t) berth_token_ids;
 
 #define BERTH_TOKENIZER_TEXT_BYTES ((size_t)1 << 28) // the longest text that encode takes
 
-// Reads tokenizer.json and, where there is one, tokenizer_config.json of a checkpoint directory.
+// Reads tokenizer.json of a checkpoint directory or, where there is none, vocab.json and merges.txt
+// as the tokenizer_class of tokenizer_config.json does; that file may say more in either case.
 BERTH_MUST_CHECK berth_status berth_tokenizer_open(const char *directory,
                                                    berth_tokenizer **out_tokenizer);
 // The same from memory. An empty `config_json` stands for no tokenizer_config.json.
