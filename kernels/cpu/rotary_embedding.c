@@ -8,23 +8,18 @@
 
 #include <math.h>
 
+#include <rope.h>
+
 enum { POSITIONS, QUERY, KEY, CACHE };
 
 typedef struct rotary {
     const berth_host *host;
-    int64_t half; // rotary_dim / 2
-    int64_t max_position;
+    int64_t half;   // rotary_dim / 2
+    int64_t length; // positions
     int64_t is_neox;
-    float frequencies[]; // [half]
+    float scale;    // of cosines and sines
+    float angles[]; // [half], per position
 } rotary;
-
-static berth_status supports(const berth_op_site *site, const berth_device *device) {
-    const char *rope_type = berth_site_attribute(site, "rope_type")->str;
-    if (strcmp(rope_type, "default") != 0) {
-        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "rope_type is '%s'", rope_type);
-    }
-    return berth_supports_f32(site, device);
-}
 
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     (void)device;
@@ -33,13 +28,11 @@ static berth_status create(const berth_op_site *site, const berth_device *device
     const berth_status status = berth_instance_new(site, bytes, out_self);
     if (status == BERTH_OK) {
         rotary *self = *out_self;
-        const float base = (float)berth_site_attribute(site, "base")->f64;
         self->half = rotary_dim / 2;
-        self->max_position = berth_site_attribute(site, "max_position")->i64;
+        self->length = (int64_t)berth_rope_length(site);
         self->is_neox = berth_site_attribute(site, "is_neox_style")->i64;
-        for (int64_t i = 0; i < self->half; ++i) {
-            self->frequencies[i] = 1.0f / powf(base, (float)(2 * i) / (float)rotary_dim);
-        }
+        self->scale = berth_rope_scale(site);
+        berth_rope_angles(site, self->angles);
     }
     return status;
 }
@@ -50,49 +43,49 @@ static uint64_t workspace(void *state, uint64_t tokens) {
 }
 
 // Cosines [half], then sines [half], of a position: a row of the cache when there is one.
-static const float *angles_of(const rotary *self, const berth_op_args *args, int64_t position) {
+static const float *circle_of(const rotary *self, const berth_op_args *args, int64_t position) {
     if (args->inputs[CACHE]) {
         return berth_row(args->inputs[CACHE], position);
     }
-    float *angles = berth_data(args->workspace);
+    float *circle = berth_data(args->workspace);
     for (int64_t i = 0; i < self->half; ++i) {
-        const float angle = (float)position * self->frequencies[i];
-        angles[i] = cosf(angle);
-        angles[self->half + i] = sinf(angle);
+        const float angle = (float)position * self->angles[i];
+        circle[i] = cosf(angle) * self->scale;
+        circle[self->half + i] = sinf(angle) * self->scale;
     }
-    return angles;
+    return circle;
 }
 
-static void rotate_neox(const float *angles, const float *x, float *out, int64_t half) {
-    const float *sines = angles + half;
+static void rotate_neox(const float *circle, const float *x, float *out, int64_t half) {
+    const float *sines = circle + half;
     BERTH_INDEPENDENT
     for (int64_t i = 0; i < half; ++i) {
         const float x1 = x[i];
         const float x2 = x[half + i];
-        out[i] = x1 * angles[i] - x2 * sines[i];
-        out[half + i] = x2 * angles[i] + x1 * sines[i];
+        out[i] = x1 * circle[i] - x2 * sines[i];
+        out[half + i] = x2 * circle[i] + x1 * sines[i];
     }
 }
 
-static void rotate_pairs(const float *angles, const float *x, float *out, int64_t half) {
-    const float *sines = angles + half;
+static void rotate_pairs(const float *circle, const float *x, float *out, int64_t half) {
+    const float *sines = circle + half;
     BERTH_INDEPENDENT
     for (int64_t i = 0; i < half; ++i) {
         const float x1 = x[2 * i];
         const float x2 = x[2 * i + 1];
-        out[2 * i] = x1 * angles[i] - x2 * sines[i];
-        out[2 * i + 1] = x2 * angles[i] + x1 * sines[i];
+        out[2 * i] = x1 * circle[i] - x2 * sines[i];
+        out[2 * i + 1] = x2 * circle[i] + x1 * sines[i];
     }
 }
 
-static void rotate_heads(const rotary *self, const float *angles, int64_t token,
+static void rotate_heads(const rotary *self, const float *circle, int64_t token,
                          const berth_tensor *const operands[2]) {
     const int64_t heads = operands[0]->shape[1];
     const int64_t rest = operands[0]->shape[2] - 2 * self->half;
     for (int64_t head = token * heads; head < (token + 1) * heads; ++head) {
         const float *from = berth_row(operands[0], head);
         float *to = berth_row(operands[1], head);
-        (self->is_neox ? rotate_neox : rotate_pairs)(angles, from, to, self->half);
+        (self->is_neox ? rotate_neox : rotate_pairs)(circle, from, to, self->half);
         memmove(to + 2 * self->half, from + 2 * self->half, (size_t)rest * sizeof(float));
     }
 }
@@ -102,16 +95,16 @@ static berth_status forward(void *state, const berth_op_args *args) {
     const berth_tensor *positions = args->inputs[POSITIONS];
     for (int64_t token = 0; token < positions->shape[0]; ++token) {
         const int64_t position = berth_integer_at(berth_data(positions), positions->dtype, token);
-        if (position < 0 || position >= self->max_position) {
+        if (position < 0 || position >= self->length) {
             return BERTH_PLUGIN_FAIL(self->host, BERTH_INVALID_ARGUMENT,
                                      "rotary_embedding: position %lld is not below %lld",
-                                     (long long)position, (long long)self->max_position);
+                                     (long long)position, (long long)self->length);
         }
-        const float *angles = angles_of(self, args, position);
-        rotate_heads(self, angles, token,
+        const float *circle = circle_of(self, args, position);
+        rotate_heads(self, circle, token,
                      (const berth_tensor *const[]){args->inputs[QUERY], args->outputs[0]});
         if (args->inputs[KEY]) {
-            rotate_heads(self, angles, token,
+            rotate_heads(self, circle, token,
                          (const berth_tensor *const[]){args->inputs[KEY], args->outputs[1]});
         }
     }
@@ -125,7 +118,7 @@ const berth_op_impl berth_kernel_rotary_embedding = {
     .dispatch_key = BERTH_DISPATCH_CPU,
     .revision = 1,
     .flags = BERTH_IMPL_DETERMINISTIC,
-    .supports = supports,
+    .supports = berth_supports_f32,
     .create = create,
     .workspace = workspace,
     .forward = forward,

@@ -206,12 +206,13 @@ static void read_bounced(checkpoint *c, const char *words) {
     }
 }
 
-// The lines of one file; `checkpoint` lines open entries, `bounced dummy` lines are for all of
-// them.
+// The lines of one file; `checkpoint` lines open entries, a `bounced dummy` line is for those above
+// it that have none yet.
 static size_t read_file(const char *path, checkpoint *list, size_t room) {
     char line[512];
     const char *rest = NULL;
     size_t count = 0;
+    size_t done = 0; // entries that have their line
     FILE *file = fopen(path, "r");
     CHECK(file != NULL);
     while (fgets(line, sizeof line, file) != NULL) {
@@ -223,8 +224,8 @@ static size_t read_file(const char *path, checkpoint *list, size_t room) {
             (void)snprintf(c->dir, sizeof c->dir, MODELS "/%.63s", c->name);
             (void)snprintf(c->golden, sizeof c->golden, "%.127s/golden.json", c->dir);
         } else if (starts(line, "bounced dummy ", &rest)) {
-            for (size_t i = 0; i < count; ++i) {
-                read_bounced(&list[i], rest);
+            for (; done < count; ++done) {
+                read_bounced(&list[done], rest);
             }
         } else {
             CHECK(line[0] == '#' || line[0] == '\0');
