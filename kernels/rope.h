@@ -14,7 +14,8 @@
 //            L / high_freq_factor, a mixture between the two
 //   yarn     that / s for pairs that turn less than beta_slow times over L positions, unchanged for
 //            those that turn more than beta_fast times, a mixture between the two
-// Formulas: vLLM's classes of the same rope types. Angles are computed in double, rounded once.
+// Formulas: vLLM's classes of the same rope types. Why float: far out a last place of the angle per
+// position is seen in the result, so every step is rounded where theirs is.
 #ifndef BERTH_KERNELS_ROPE_H
 #define BERTH_KERNELS_ROPE_H
 
@@ -60,25 +61,29 @@ static inline double berth_rope_base(const berth_op_site *site) {
     return base * pow(berth_rope_number(site, "alpha", growth), dim / (dim - 2));
 }
 
+#define BERTH_ROPE_TURN 6.283185307179586476925 // radians
+
 // llama3: the share of the unchanged angle.
-static inline double berth_rope_llama3_share(const berth_op_site *site, double angle) {
-    const double low = berth_rope_number(site, "low_freq_factor", 1);
-    const double high = berth_rope_number(site, "high_freq_factor", 1);
-    const double turns = berth_rope_number(site, "original_max_position_embeddings", 0) * angle /
-                         6.283185307179586476925;
-    return turns > high ? 1 : turns < low ? 0 : high > low ? (turns - low) / (high - low) : 0;
+static inline float berth_rope_llama3_share(const berth_op_site *site, float angle) {
+    const float length = (float)berth_rope_number(site, "original_max_position_embeddings", 0);
+    const float low = (float)berth_rope_number(site, "low_freq_factor", 1);
+    const float high = (float)berth_rope_number(site, "high_freq_factor", 1);
+    const float wavelength = (float)BERTH_ROPE_TURN / angle;
+    return wavelength < length / high  ? 1
+           : wavelength > length / low ? 0
+           : high > low                ? (length / wavelength - low) / (high - low)
+                                       : 0;
 }
 
 // yarn: the pair, as a real number, that turns so many times over the trained positions.
 static inline double berth_rope_yarn_pair(const berth_op_site *site, double turns) {
     const double length = berth_rope_number(site, "original_max_position_embeddings", 0);
-    return berth_rope_number(site, "rotary_dim", 0) *
-           log(length / (turns * 6.283185307179586476925)) /
+    return berth_rope_number(site, "rotary_dim", 0) * log(length / (turns * BERTH_ROPE_TURN)) /
            (2 * log(berth_rope_number(site, "base", 0)));
 }
 
 // yarn: the share of the unchanged angle.
-static inline double berth_rope_yarn_share(const berth_op_site *site, int64_t pair) {
+static inline float berth_rope_yarn_share(const berth_op_site *site, int64_t pair) {
     double low = berth_rope_yarn_pair(site, berth_rope_number(site, "beta_fast", 32));
     double high = berth_rope_yarn_pair(site, berth_rope_number(site, "beta_slow", 1));
     if (berth_rope_number(site, "truncate", 1) != 0) {
@@ -88,24 +93,26 @@ static inline double berth_rope_yarn_share(const berth_op_site *site, int64_t pa
     low = fmax(low, 0);
     high = fmin(high, berth_rope_number(site, "rotary_dim", 0) - 1);
     high = high == low ? high + 0.001 : high;
-    return 1 - fmin(fmax(((double)pair - low) / (high - low), 0), 1);
+    return 1 - fminf(fmaxf(((float)pair - (float)low) / (float)(high - low), 0), 1);
 }
 
 // Radians per position of all pairs: [rotary_dim / 2].
 static inline void berth_rope_angles(const berth_op_site *site, float *out) {
-    const double dim = berth_rope_number(site, "rotary_dim", 0);
-    const double base = berth_rope_base(site);
-    const double factor = berth_rope_number(site, "factor", 1);
+    const int64_t dim = (int64_t)berth_rope_number(site, "rotary_dim", 0);
+    const float base = (float)berth_rope_base(site);
+    const float factor = (float)berth_rope_number(site, "factor", 1);
     const int is_linear = berth_rope_is(site, "linear");
     const int is_llama3 = berth_rope_is(site, "llama3");
     const int is_yarn = berth_rope_is(site, "yarn");
-    for (int64_t i = 0; i < (int64_t)dim / 2; ++i) {
-        const double angle = pow(base, -2 * (double)i / dim);
-        const double share = is_linear   ? 0
-                             : is_llama3 ? berth_rope_llama3_share(site, angle)
-                             : is_yarn   ? berth_rope_yarn_share(site, i)
-                                         : 1;
-        out[i] = (float)(angle * share + angle / factor * (1 - share));
+    for (int64_t i = 0; i < dim / 2; ++i) {
+        const float period = powf(base, (float)(2 * i) / (float)dim);
+        const float angle = 1 / period;
+        const float stretched = is_yarn ? 1 / (factor * period) : angle / factor;
+        const float share = is_linear   ? 0
+                            : is_llama3 ? berth_rope_llama3_share(site, angle)
+                            : is_yarn   ? berth_rope_yarn_share(site, i)
+                                        : 1;
+        out[i] = stretched * (1 - share) + angle * share;
     }
 }
 

@@ -98,7 +98,7 @@ typedef struct window_row {
 
 #define TYPES(first, second, third)                                                                \
     "\"layer_types\": [\"" first "_attention\", \"" second "_attention\", \"" third "_attention\"" \
-                                                                                    "]"
+    "]"
 #define TIED "\"tie_word_embeddings\": true, "
 
 #define ROW(of_architecture, of_model, extra_keys, ...)                                            \
