@@ -37,6 +37,14 @@ static inline int berth_rope_is(const berth_op_site *site, const char *type) {
     return strcmp(berth_site_attribute(site, "rope_type")->str, type) == 0;
 }
 
+// Whether the functions below know the type. The host's schema may be younger than a kernel and
+// have more of them, so a kernel asks.
+static inline int berth_rope_is_known(const berth_op_site *site) {
+    return berth_rope_is(site, "default") || berth_rope_is(site, "linear") ||
+           berth_rope_is(site, "dynamic") || berth_rope_is(site, "llama3") ||
+           berth_rope_is(site, "yarn");
+}
+
 // Positions run from 0 to this, exclusive: linear and yarn stretch the length that was trained.
 static inline double berth_rope_length(const berth_op_site *site) {
     const double length = berth_rope_number(site, "max_position", 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden vectors (tests/data/golden/ops) through the native references and, where they are float32,
+// Golden vectors (tests/data/golden/ops) through the native references and, where they take them,
 // through the kernels of platform-cpu.
 #include <math.h>
 #include <stdio.h>
