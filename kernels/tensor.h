@@ -95,6 +95,22 @@ static inline void berth_store_at(void *row, berth_dtype dtype, int64_t index, f
     }
 }
 
+// Floats to elements [first, first + count) of a row.
+static inline void berth_store(void *row, berth_dtype dtype, int64_t first, int64_t count,
+                               const float *from) {
+    if (dtype == BERTH_DTYPE_F32) {
+        memcpy((float *)row + first, from, (size_t)count * sizeof(float));
+        return;
+    }
+    uint16_t *to = (uint16_t *)row + first;
+    for (int64_t i = 0; i < count && dtype == BERTH_DTYPE_BF16; ++i) {
+        to[i] = berth_to_bf16(from[i]);
+    }
+    for (int64_t i = 0; i < count && dtype == BERTH_DTYPE_F16; ++i) {
+        to[i] = berth_to_f16(from[i]);
+    }
+}
+
 // The value that a store of that dtype would keep.
 static inline float berth_round_to(berth_dtype dtype, float value) {
     if (dtype == BERTH_DTYPE_F32) {

@@ -53,12 +53,13 @@ static void compare_row(const berth_evaluation *eval, size_t index, size_t at,
     }
 }
 
-static void compare_token(const berth_golden_prompt *prompt, berth_measure *its, int32_t token) {
+static void compare_token(const berth_golden_prompt *prompt, double margin, berth_measure *its,
+                          int32_t token) {
     const size_t step = its->greedy_seen++;
     if (step >= prompt->greedy_count || its->has_parted) {
         return;
     }
-    if (prompt->margins[step] < BERTH_MARGIN_GATE) {
+    if (prompt->margins[step] < margin) {
         its->has_parted = true;
         return;
     }
@@ -86,7 +87,7 @@ static void accept_prompt(berth_evaluation *eval, const berth_output *output) {
             }
         }
         if (output->token >= 0) {
-            compare_token(prompt, its, output->token);
+            compare_token(prompt, eval->gate.margin, its, output->token);
         }
     }
 }
@@ -236,11 +237,32 @@ static berth_status run_loss(berth_evaluation *eval) {
 
 // ---- the command --------------------------------------------------------------------------------
 
+static berth_status choose_gate(berth_evaluation *eval) {
+    if (strcmp(eval->dtype, "f32") == 0) {
+        eval->gate = (berth_eval_gate){.logit = 1e-4, .rms = 1e-4, .loss = 1e-4, .margin = 0.01};
+        return BERTH_OK;
+    }
+    eval->gate = (berth_eval_gate){
+        .logit = INFINITY,
+        .rms = 1.5 * eval->golden.bf16_rms,
+        .loss = INFINITY,
+        .margin = 0.4,
+    };
+    return eval->golden.bf16_rms > 0
+               ? BERTH_OK
+               : BERTH_FAIL(
+                     INVALID_ARGUMENT,
+                     "%s: has no bf16.rms to compare %s arithmetic with; use --dtype float32",
+                     eval->golden.path, eval->dtype);
+}
+
 static berth_status evaluate(berth_evaluation *eval) {
     berth_model_info model = {.size = sizeof model};
     BERTH_TRY(berth_worker_get_model(eval->session->worker, &model));
     eval->vocab_size = model.vocab_size;
+    eval->dtype = model.activation_dtype;
     eval->session->stage = BERTH_STAGE_INPUT;
+    BERTH_TRY(choose_gate(eval));
     BERTH_TRY(check_golden(eval));
     BERTH_TRY(run_prompts(eval));
     if (eval->session->config.loss) {
@@ -266,7 +288,7 @@ static berth_status check_file(berth_session *session, const char *option, const
     return BERTH_FAIL(NOT_FOUND, "%s %s: there is no such file", option, path);
 }
 
-// Whole prompts give their logits in one step, and float32 is what the gate is for.
+// Whole prompts give their logits in one step; float32 is what the sharp gate is for.
 static berth_status prepare(berth_session *session) {
     berth_config *config = &session->config;
     if (!config->golden) {
@@ -284,10 +306,13 @@ const berth_command berth_command_eval = {
     .arguments = "",
     .help = "compare a checkpoint's logits, greedy tokens and loss with a reference",
     .details =
-        "--json prints {passed, rows, logit_error, logit_rms, logsumexp_error, greedy_equal,\n"
-        "greedy_compared, greedy_tokens, prompts, loss}: prompts is an array of the same\n"
-        "figures per prompt, loss is null or {value, golden, error}. Exit status 1 when the\n"
-        "gate for float32 is not met.",
+        "With --dtype bfloat16 or float16 the root mean square of the logits' errors is at most\n"
+        "1.5 times the golden file's bf16.rms, and greedy tokens are equal while the margin is\n"
+        "0.4 or more.\n"
+        "--json prints {passed, dtype, rms_gate, rows, logit_error, logit_rms, logsumexp_error,\n"
+        "greedy_equal, greedy_compared, greedy_tokens, prompts, loss}: prompts is an array of the\n"
+        "same figures per prompt, loss is null or {value, golden, error}. Exit status 1 when the\n"
+        "gate is not met.",
     .bit = BERTH_COMMAND_EVAL,
     .needs = BERTH_STAGE_ENGINE,
     .flags = BERTH_CLI_MODEL,

@@ -8,10 +8,14 @@
 #include "cli/cli.h"
 #include "cli/golden.h"
 
-#define BERTH_LOGIT_GATE 1e-4 // of single logits and of logsumexp
-#define BERTH_LOSS_GATE  1e-4 // of the mean cross entropy
-#define BERTH_MARGIN_GATE                                                                          \
-    0.01 // greedy tokens are compared up to the first step with a smaller margin
+// What a result may differ by. In 16 bits single logits say little: there the root mean square of
+// the errors counts, against what the reference itself loses in bf16.
+typedef struct berth_eval_gate {
+    double logit;  // single logits and logsumexp; INFINITY: not looked at
+    double rms;    // of the errors of logits
+    double loss;   // of the mean cross entropy
+    double margin; // greedy tokens are compared up to the first step with a smaller margin
+} berth_eval_gate;
 
 // What is known of one prompt, or of all.
 typedef struct berth_measure {
@@ -50,6 +54,8 @@ typedef struct berth_evaluation {
     size_t window_count;
     berth_cross_entropy loss;
     int64_t vocab_size;
+    const char *dtype; // of activations
+    berth_eval_gate gate;
     bool has_passed;
 } berth_evaluation;
 

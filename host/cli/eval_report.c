@@ -23,21 +23,22 @@ static void add_up(berth_evaluation *eval) {
     }
 }
 
+static double rms(const berth_measure *its) {
+    return its->logit_count > 0 ? sqrt(its->square_sum / (double)its->logit_count) : 0;
+}
+
 // Everything was compared, and nothing differs by more than it may.
 static bool passes(const berth_evaluation *eval) {
     const berth_measure *total = &eval->total;
+    const berth_eval_gate *gate = &eval->gate;
     size_t rows = 0;
     for (size_t i = 0; i < eval->golden.prompt_count; ++i) {
         rows += eval->golden.prompts[i].id_count;
     }
-    return total->rows == rows && rows > 0 && total->logit_error <= BERTH_LOGIT_GATE &&
-           total->logsumexp_error <= BERTH_LOGIT_GATE &&
+    return total->rows == rows && rows > 0 && total->logit_error <= gate->logit &&
+           total->logsumexp_error <= gate->logit && rms(total) <= gate->rms &&
            total->greedy_equal == total->greedy_compared &&
-           (!eval->session->config.loss || eval->loss.error <= BERTH_LOSS_GATE);
-}
-
-static double rms(const berth_measure *its) {
-    return its->logit_count > 0 ? sqrt(its->square_sum / (double)its->logit_count) : 0;
+           (!eval->session->config.loss || eval->loss.error <= gate->loss);
 }
 
 static void put_measure(berth_json_writer *json, const berth_measure *its) {
@@ -55,6 +56,8 @@ static void print_json(berth_evaluation *eval) {
     berth_session_json(eval->session, &json);
     berth_json_begin_object(&json);
     berth_cli_put_bool(&json, "passed", eval->has_passed);
+    berth_cli_put(&json, "dtype", eval->dtype);
+    berth_cli_put_f64(&json, "rms_gate", eval->gate.rms);
     put_measure(&json, &eval->total);
     berth_json_put_key(&json, "prompts");
     berth_json_begin_array(&json);
@@ -87,6 +90,22 @@ static void add_row(berth_listing *listing, const char *name, const berth_measur
     berth_listing_add_format(listing, "%zu of %zu", its->greedy_equal, its->greedy_compared);
 }
 
+static void print_verdict(const berth_evaluation *eval) {
+    const berth_eval_gate *gate = &eval->gate;
+    berth_text *out = &eval->session->out;
+    berth_text_add_cstr(out, eval->has_passed ? "passed: " : "FAILED: ");
+    if (isfinite(gate->logit)) {
+        berth_text_add_format(out, "logits and logsumexp within %g, ", gate->logit);
+    } else {
+        berth_text_add_format(out, "in %s, rms of logits within %.4g, ", eval->dtype, gate->rms);
+    }
+    berth_text_add_format(out, "greedy tokens equal while the margin is %g or more", gate->margin);
+    if (eval->session->config.loss && isfinite(gate->loss)) {
+        berth_text_add_format(out, ", cross entropy within %g", gate->loss);
+    }
+    berth_text_add_char(out, '\n');
+}
+
 static berth_status print_table(berth_evaluation *eval) {
     static const char *const headings[] = {"prompt", "rows",      "logit error",
                                            "rms",    "logsumexp", "tokens equal"};
@@ -104,12 +123,7 @@ static berth_status print_table(berth_evaluation *eval) {
         berth_text_add_format(out, "cross entropy %.6f, golden %.6f, difference %.2e\n",
                               eval->loss.value, eval->golden.val_loss, eval->loss.error);
     }
-    berth_text_add_format(out,
-                          "%s: logits and logsumexp within %g, greedy tokens equal while the "
-                          "margin is %g or more%s\n",
-                          eval->has_passed ? "passed" : "FAILED", BERTH_LOGIT_GATE,
-                          BERTH_MARGIN_GATE,
-                          eval->session->config.loss ? ", cross entropy within 0.0001" : "");
+    print_verdict(eval);
     return BERTH_OK;
 }
 

@@ -182,6 +182,7 @@ static berth_status read_all(berth_golden *golden, berth_arena *arena) {
     BERTH_TRY(berth_json_f64_or(golden->root, "val_loss", 0, &golden->val_loss));
     BERTH_TRY(berth_json_i64_or(golden->root, "val_tokens", 0, &golden->val_tokens));
     BERTH_TRY(berth_json_i64_or(golden->root, "seq", 0, &golden->seq));
+    BERTH_TRY(berth_json_f64_or(golden->root, "bf16.rms", 0, &golden->bf16_rms));
     BERTH_TRY(berth_json_get_array(golden->root, "prompts", &prompts));
     golden->name = berth_arena_copy(arena, name);
     golden->prompt_count = berth_json_size(prompts);

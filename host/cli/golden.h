@@ -32,6 +32,8 @@ typedef struct berth_golden {
     double val_loss; // mean cross entropy
     int64_t val_tokens;
     int64_t seq; // ids in a window
+    double
+        bf16_rms; // of the logits' errors when the reference itself computes in bf16; 0: not given
 
     berth_json *root;        // owned
     berth_safetensors *file; // owned

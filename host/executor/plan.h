@@ -132,7 +132,8 @@ typedef struct berth_copy_step {
 typedef struct berth_plan_result {
     const char *name;
     berth_operand *operand;
-    void *memory; // host copy of a result in device memory; owned
+    void *memory;  // host copy of a result in device memory; owned
+    float *floats; // of a result in 16 bits; owned
     berth_tensor tensor;
 } berth_plan_result;
 

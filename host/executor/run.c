@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/convert.h"
 #include "base/frame.h"
 
 // ---- what runs ----------------------------------------------------------------------------------
@@ -75,20 +76,38 @@ berth_status berth_plan_run(berth_plan *plan, const berth_batch *batch) {
 
 // ---- results ------------------------------------------------------------------------------------
 
-static berth_status fetch(berth_plan *plan, berth_plan_result *result) {
+static berth_status download(berth_plan *plan, berth_plan_result *result, uint64_t elements) {
     const berth_operand *operand = result->operand;
-    result->tensor = operand->tensor;
-    if (result->memory == NULL) {
-        return plan->is_host ? berth_runtime_wait(plan->runtime) : BERTH_OK;
-    }
     result->tensor.data = result->memory;
     result->tensor.byte_offset = 0;
     result->tensor.device_type = BERTH_MEMORY_HOST;
     result->tensor.device_id = 0;
-    const int64_t elements = plan->extents[operand->value].elements;
     return berth_runtime_download(plan->runtime, result->memory,
                                   berth_operand_buffer(plan, operand), operand->tensor.byte_offset,
-                                  berth_dtype_bytes(operand->tensor.dtype, (uint64_t)elements));
+                                  berth_dtype_bytes(operand->tensor.dtype, elements));
+}
+
+static void widen(berth_plan_result *result, uint64_t elements) {
+    berth_tensor *tensor = &result->tensor;
+    berth_convert(tensor->dtype, (const char *)tensor->data + tensor->byte_offset, BERTH_DTYPE_F32,
+                  result->floats, elements);
+    tensor->data = result->floats;
+    tensor->byte_offset = 0;
+    tensor->dtype = BERTH_DTYPE_F32;
+}
+
+static berth_status fetch(berth_plan *plan, berth_plan_result *result) {
+    const uint64_t elements = (uint64_t)plan->extents[result->operand->value].elements;
+    result->tensor = result->operand->tensor;
+    if (result->memory != NULL) {
+        BERTH_TRY(download(plan, result, elements));
+    } else if (plan->is_host) {
+        BERTH_TRY(berth_runtime_wait(plan->runtime));
+    }
+    if (result->floats != NULL) {
+        widen(result, elements);
+    }
+    return BERTH_OK;
 }
 
 berth_status berth_plan_output(berth_plan *plan, const char *name,

@@ -75,6 +75,11 @@ static berth_status create_results(berth_plan *plan) {
         if (is_on_device && !plan->is_host) {
             BERTH_TRY(alloc_host(berth_value_bytes(plan, result->operand->value), &result->memory));
         }
+        if (BERTH_DTYPE_BITS(result->tensor.dtype) == 16) {
+            void *floats = NULL;
+            BERTH_TRY(alloc_host(2 * berth_value_bytes(plan, result->operand->value), &floats));
+            result->floats = floats;
+        }
     }
     return BERTH_OK;
 }
@@ -106,6 +111,7 @@ void berth_blocks_destroy(berth_plan *plan) {
     }
     for (size_t i = 0; plan->results != NULL && i < plan->graph->output_count; ++i) {
         berth_free(plan->results[i].memory);
+        berth_free(plan->results[i].floats);
     }
     berth_runtime_free(plan->runtime, &plan->device_batch.buffer);
     berth_runtime_free(plan->runtime, &plan->device_block);

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
+#include "base/convert.h"
 #include "base/text.h"
-#include "model/convert.h"
 
 #define ARENA_LIMIT ((size_t)256 << 20)
 #define TEXT_BYTES  2048

@@ -194,6 +194,34 @@ const char *berth_checkpoint_architecture(const berth_checkpoint *checkpoint) {
     return checkpoint->architecture;
 }
 
+berth_dtype berth_checkpoint_dtype(const berth_checkpoint *checkpoint) {
+    static const struct {
+        const char *name;
+        berth_dtype dtype;
+    } kinds[] = {
+        {"float32",  BERTH_DTYPE_F32 },
+        {"bfloat16", BERTH_DTYPE_BF16},
+        {"float16",  BERTH_DTYPE_F16 },
+    };
+    berth_str named = {0};
+    berth_dtype most = BERTH_DTYPE_F32;
+    uint64_t most_bytes = 0;
+    const bool is_named = berth_json_get_str(checkpoint->config, "dtype", &named) == BERTH_OK;
+    for (size_t kind = 0; kind < BERTH_COUNT(kinds); ++kind) {
+        uint64_t bytes = 0;
+        for (size_t i = 0; i < checkpoint->tensors.count; ++i) {
+            const berth_stored_tensor *tensor = checkpoint->tensors.data[i];
+            bytes += tensor->dtype == kinds[kind].dtype ? tensor->bytes : 0;
+        }
+        if (is_named && berth_str_equal_cstr(named, kinds[kind].name)) {
+            return kinds[kind].dtype;
+        }
+        most = bytes > most_bytes ? kinds[kind].dtype : most;
+        most_bytes = bytes > most_bytes ? bytes : most_bytes;
+    }
+    return most;
+}
+
 size_t berth_checkpoint_count(const berth_checkpoint *checkpoint) {
     return checkpoint->tensors.count;
 }

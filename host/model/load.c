@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input: a weight whose tensors were checked. Output: its resident bytes: shards put in their
 // places, numbers converted to the resident type.
-#include "model/convert.h"
+#include "base/convert.h"
 #include "model/parameters.h"
 
 // The product of the extents of dimensions [first, end).

@@ -52,6 +52,9 @@ BERTH_MUST_CHECK berth_status berth_checkpoint_open(const char *directory,
 const char *berth_checkpoint_directory(const berth_checkpoint *checkpoint);
 const berth_json *berth_checkpoint_config(const berth_checkpoint *checkpoint);
 const char *berth_checkpoint_architecture(const berth_checkpoint *checkpoint);
+// The type that config.json names, else the one in which most of the weights are stored; f32 when
+// neither is f32, f16 or bf16.
+berth_dtype berth_checkpoint_dtype(const berth_checkpoint *checkpoint);
 size_t berth_checkpoint_count(const berth_checkpoint *checkpoint);
 const berth_stored_tensor *berth_checkpoint_at(const berth_checkpoint *checkpoint, size_t index);
 void berth_checkpoint_close(berth_checkpoint *checkpoint);

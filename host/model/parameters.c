@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/convert.h"
 #include "base/map.h"
 #include "base/text.h"
-#include "model/convert.h"
 #include "model/weight_names.h"
 
 #define MAX_ELEMENTS (INT64_C(1) << 46) // above any weight, and its bytes still fit everywhere

@@ -12,20 +12,9 @@
 
 // ---- device and model ---------------------------------------------------------------------------
 
-// `auto` is the host's choice, which is float32 as long as that is the only one.
-static berth_status activation_dtype(const berth_config *config, berth_dtype *out) {
-    const char *name = berth_config_dtypes[config->dtype];
-    if (strcmp(name, "float32") != 0 && strcmp(name, "auto") != 0) {
-        return BERTH_FAIL(UNSUPPORTED,
-                          "--dtype %s: only float32 activations exist, use --dtype float32", name);
-    }
-    *out = BERTH_DTYPE_F32;
-    return BERTH_OK;
-}
-
 static berth_status init_device(berth_worker *worker) {
     berth_default_worker *base = berth_worker_base(worker);
-    BERTH_TRY(activation_dtype(base->config, &base->activation));
+    BERTH_TRY(berth_activation_check(base->config, base->platform));
     return berth_runtime_open(base->platform, 0, worker->host, &base->runtime);
 }
 
@@ -92,6 +81,8 @@ static berth_status load_weights(berth_default_worker *base) {
 static berth_status build_from(berth_default_worker *base, const berth_checkpoint *checkpoint) {
     BERTH_TRY(
         berth_platform_verify(base->platform, berth_checkpoint_architecture(checkpoint), NULL));
+    base->activation =
+        berth_activation_choose(base->config, base->platform, berth_checkpoint_dtype(checkpoint));
     BERTH_TRY(berth_model_create(base->registry, base->config, checkpoint, base->activation,
                                  &base->build));
     BERTH_TRY(berth_platform_verify(base->platform, NULL, base->build->quantization));
@@ -127,6 +118,7 @@ static berth_status get_model(berth_worker *worker, berth_model_info *out) {
         .layer_count = (int64_t)base->build->kv_cache_count,
         .parameter_count = base->build->weight_count,
         .parameter_bytes = berth_plan_parameter_bytes(base->plan),
+        .activation_dtype = berth_dtype_name(base->activation),
     };
     *out = info;
     return BERTH_OK;

@@ -45,6 +45,15 @@ typedef struct berth_worker_object {
     berth_default_worker base;
 } berth_worker_object;
 
+// The type of activations. With --dtype auto that of the checkpoint, `stored`; where the platform
+// lists types and this is none of them, the first of those.
+berth_dtype berth_activation_choose(const berth_config *config,
+                                    const berth_platform_entry *platform, berth_dtype stored);
+// UNSUPPORTED when the user named a type that the platform does not list. With --allow-fallback the
+// host's own ops may still have it, and every op is asked for itself.
+BERTH_MUST_CHECK berth_status berth_activation_check(const berth_config *config,
+                                                     const berth_platform_entry *platform);
+
 static inline berth_default_worker *berth_worker_base(const berth_worker *worker) {
     return worker->base;
 }

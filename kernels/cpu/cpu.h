@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the kernels of this folder share: the platform behind berth_device.self, the question
-// whether a site is float32, and the life of an instance. Every kernel computes in float32; what
-// its `supports` refuses runs the native reference.
+// whether a site is of one float type, and the life of an instance. Every kernel computes in
+// float32, whatever the operands are; what its `supports` refuses runs the native reference.
 #ifndef BERTH_KERNELS_CPU_CPU_H
 #define BERTH_KERNELS_CPU_CPU_H
 
@@ -19,6 +19,30 @@ typedef struct berth_cpu {
 
 // The loop's iterations are independent, whatever the pointers: an output may be the input itself.
 #define BERTH_INDEPENDENT _Pragma("GCC ivdep")
+
+// For functions that get a dtype as a constant, so that each caller has a copy of its own of their
+// loops, without a question in them.
+#define BERTH_INLINE static inline __attribute__((always_inline))
+
+// `supports` of a kernel whose float operands all have the dtype of the first of them.
+static inline berth_status berth_supports_same(const berth_op_site *site,
+                                               const berth_device *device) {
+    (void)device;
+    berth_dtype first = BERTH_DTYPE_NONE;
+    for (uint64_t i = 0; i < site->input_count; ++i) {
+        const berth_dtype dtype = site->inputs[i] ? site->inputs[i]->dtype : BERTH_DTYPE_NONE;
+        if (!berth_is_float(dtype)) {
+            continue;
+        }
+        first = first == BERTH_DTYPE_NONE ? dtype : first;
+        if (dtype != first) {
+            return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED,
+                                     "'%s' has another dtype than the inputs before it",
+                                     site->op->inputs[i]->name);
+        }
+    }
+    return BERTH_OK;
+}
 
 static inline berth_status berth_needs_f32(const berth_op_site *site, uint64_t input) {
     const berth_value_type *type = site->inputs[input];

@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// embedding to float32: rows of a float32 table are copied, those of a 16-bit table are widened.
+// embedding: rows of a table of the output's dtype are copied, others converted.
 #include <cpu/cpu.h>
 
 enum { TOKEN_IDS, WEIGHT };
 
-static berth_status supports(const berth_op_site *site, const berth_device *device) {
-    (void)device;
-    return site->outputs[0]->dtype == BERTH_DTYPE_F32
-               ? BERTH_OK
-               : BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "the output is not float32");
+#define CHUNK 256 // elements converted at a time
+
+static void copy_row(const void *from, berth_dtype from_dtype, void *to, berth_dtype to_dtype,
+                     int64_t width) {
+    float chunk[CHUNK];
+    if (from_dtype == to_dtype) {
+        memcpy(to, from, (size_t)width * BERTH_DTYPE_BITS(to_dtype) / 8);
+        return;
+    }
+    for (int64_t first = 0; first < width; first += CHUNK) {
+        const int64_t count = width - first < CHUNK ? width - first : CHUNK;
+        berth_load(from, from_dtype, first, count, chunk);
+        berth_store(to, to_dtype, first, count, chunk);
+    }
 }
 
 static berth_status forward(void *self, const berth_op_args *args) {
@@ -23,7 +32,7 @@ static berth_status forward(void *self, const berth_op_args *args) {
                                      "embedding: token id %lld is not in the vocabulary of %lld",
                                      (long long)id, (long long)weight->shape[0]);
         }
-        berth_load(berth_row(weight, id), weight->dtype, 0, y->shape[1], berth_row(y, token));
+        copy_row(berth_row(weight, id), weight->dtype, berth_row(y, token), y->dtype, y->shape[1]);
     }
     return BERTH_OK;
 }
@@ -35,6 +44,5 @@ const berth_op_impl berth_kernel_embedding = {
     .dispatch_key = BERTH_DISPATCH_CPU,
     .revision = 1,
     .flags = BERTH_IMPL_DETERMINISTIC,
-    .supports = supports,
     .forward = forward,
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// paged_attention in float32, one sweep over the keys of a head: a tile of scores at a time, the
-// weighted sum of the values so far being rescaled when a larger score turns up. The sum is built
-// in the output's own row, so that no scratch is needed however long the sequence is.
+// paged_attention, one sweep over the keys of a head: a tile of scores at a time, the weighted sum
+// of the values so far being rescaled when a larger score turns up. Query and sum are float32 in
+// the workspace, of a size that no sequence changes; the cache may have any float dtype.
 #include <cpu/cpu.h>
 
 #include <math.h>
@@ -16,19 +16,21 @@ typedef struct attention {
     float scale;
     float soft_cap; // 0: none
     int64_t window; // 0: none
+    int64_t width;  // of a head
     uint64_t cache_group;
 } attention;
 
 // One query head of one token and the running state of its softmax.
 typedef struct attending {
-    const float *query;    // [d]
-    float *out;            // [d], the weighted sum of the values so far
+    float *query;          // [d]
+    float *sum;            // [d], of the weighted values so far
     const int32_t *blocks; // block table of the sequence
     const char *keys;      // this head's row in the first slot of block 0
     const char *values;
     int64_t position;
-    int64_t width; // d
-    float slope;   // of alibi
+    int64_t width;     // d
+    berth_dtype dtype; // of the caches
+    float slope;       // of alibi
     float largest;
     float total;
 } attending;
@@ -41,18 +43,26 @@ static berth_status create(const berth_op_site *site, const berth_device *device
         self->scale = (float)berth_site_attribute(site, "scale")->f64;
         self->soft_cap = (float)berth_site_attribute(site, "logits_soft_cap")->f64;
         self->window = berth_site_attribute(site, "sliding_window")->i64;
+        self->width = site->inputs[QUERY]->dims[2].b;
         self->cache_group = site->cache_group;
     }
     return status;
 }
 
+static uint64_t workspace(void *state, uint64_t tokens) {
+    (void)tokens;
+    return (uint64_t)((const attention *)state)->width * 2 * sizeof(float);
+}
+
+// ---- one head -----------------------------------------------------------------------------------
+
 // The row of `position` in a cache whose first row of this head is `base`.
-static const float *row_at(const attending *head, const berth_tensor *cache, const char *base,
-                           int64_t position) {
+static const void *row_at(const attending *head, const berth_tensor *cache, const char *base,
+                          int64_t position) {
     const int64_t block = head->blocks[position / cache->shape[1]];
     const int64_t offset =
         block * cache->strides[0] + position % cache->shape[1] * cache->strides[1];
-    return (const float *)(const void *)(base + offset * (int64_t)sizeof(float));
+    return base + offset * (int64_t)(BERTH_DTYPE_BITS(cache->dtype) / 8);
 }
 
 static float adjusted(const attention *self, const attending *head, float score, int64_t distance) {
@@ -65,16 +75,54 @@ static float adjusted(const attention *self, const attending *head, float score,
 static void rescale(attending *head, float largest) {
     const float factor = berth_exp_f32(head->largest - largest);
     for (int64_t i = 0; i < head->width; ++i) {
-        head->out[i] *= factor;
+        head->sum[i] *= factor;
     }
     head->total *= factor;
     head->largest = largest;
 }
 
-static void add_weighted(const float *restrict value, float weight, float *restrict out,
+// In sixteen partial sums, which the compiler keeps in vector registers.
+BERTH_INLINE float dot_as(const float *a, const void *b, berth_dtype dtype, int64_t count) {
+    float sums[16] = {0};
+    int64_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+        for (int64_t lane = 0; lane < 16; ++lane) {
+            sums[lane] += a[i + lane] * berth_load_at(b, dtype, i + lane);
+        }
+    }
+    float sum = 0;
+    for (int64_t lane = 0; lane < 16; ++lane) {
+        sum += sums[lane];
+    }
+    for (; i < count; ++i) {
+        sum += a[i] * berth_load_at(b, dtype, i);
+    }
+    return sum;
+}
+
+static float dot(const attending *head, const void *key) {
+    return head->dtype == BERTH_DTYPE_F32 ? dot_as(head->query, key, BERTH_DTYPE_F32, head->width)
+           : head->dtype == BERTH_DTYPE_BF16
+               ? dot_as(head->query, key, BERTH_DTYPE_BF16, head->width)
+               : dot_as(head->query, key, BERTH_DTYPE_F16, head->width);
+}
+
+BERTH_INLINE void add_as(float *sum, float weight, const void *value, berth_dtype dtype,
                          int64_t width) {
+    BERTH_INDEPENDENT
     for (int64_t i = 0; i < width; ++i) {
-        out[i] += weight * value[i];
+        sum[i] += weight * berth_load_at(value, dtype, i);
+    }
+}
+
+static void add_weighted(attending *head, float weight, const void *value) {
+    head->total += weight;
+    if (head->dtype == BERTH_DTYPE_F32) {
+        add_as(head->sum, weight, value, BERTH_DTYPE_F32, head->width);
+    } else if (head->dtype == BERTH_DTYPE_BF16) {
+        add_as(head->sum, weight, value, BERTH_DTYPE_BF16, head->width);
+    } else {
+        add_as(head->sum, weight, value, BERTH_DTYPE_F16, head->width);
     }
 }
 
@@ -84,8 +132,8 @@ static void attend_tile(const attention *self, attending *head, const berth_op_a
     float scores[TILE];
     float largest = head->largest;
     for (int64_t i = 0; i < count; ++i) {
-        const float *key = row_at(head, args->states[KEY_CACHE], head->keys, first + i);
-        const float score = berth_dot_f32(head->query, key, head->width) * self->scale;
+        const void *key = row_at(head, args->states[KEY_CACHE], head->keys, first + i);
+        const float score = dot(head, key) * self->scale;
         scores[i] = adjusted(self, head, score, head->position - first - i);
         largest = fmaxf(largest, scores[i]);
     }
@@ -96,30 +144,34 @@ static void attend_tile(const attention *self, attending *head, const berth_op_a
         scores[i] = berth_exp_f32(scores[i] - largest);
     }
     for (int64_t i = 0; i < count; ++i) {
-        head->total += scores[i];
-        add_weighted(row_at(head, args->states[VALUE_CACHE], head->values, first + i), scores[i],
-                     head->out, head->width);
+        const void *value = row_at(head, args->states[VALUE_CACHE], head->values, first + i);
+        add_weighted(head, scores[i], value);
     }
+}
+
+static float per_head(const berth_tensor *values, int64_t index, float otherwise) {
+    return values ? berth_load_at(berth_data(values), values->dtype, index) : otherwise;
 }
 
 static void attend(const attention *self, attending *head, const berth_op_args *args,
                    int64_t index) {
     const berth_tensor *sinks = args->inputs[SINKS];
-    const berth_tensor *slopes = args->inputs[ALIBI_SLOPES];
     const int64_t first =
         self->window > 0 && head->position >= self->window ? head->position - self->window + 1 : 0;
-    head->slope = slopes ? ((const float *)berth_data(slopes))[index] : 0;
-    head->largest = sinks ? ((const float *)berth_data(sinks))[index] : -INFINITY;
+    head->slope = per_head(args->inputs[ALIBI_SLOPES], index, 0);
+    head->largest = per_head(sinks, index, -INFINITY);
     head->total = sinks ? 1.0f : 0.0f;
-    memset(head->out, 0, (size_t)head->width * sizeof(float));
+    memset(head->sum, 0, (size_t)head->width * sizeof(float));
     for (int64_t j = first; j <= head->position; j += TILE) {
         const int64_t left = head->position + 1 - j;
         attend_tile(self, head, args, j, left < TILE ? left : TILE);
     }
     for (int64_t i = 0; i < head->width; ++i) {
-        head->out[i] /= head->total;
+        head->sum[i] /= head->total;
     }
 }
+
+// ---- the batch ----------------------------------------------------------------------------------
 
 // All heads of the new tokens of one sequence.
 static void attend_sequence(const attention *self, const berth_op_args *args, int64_t sequence) {
@@ -131,19 +183,38 @@ static void attend_sequence(const attention *self, const berth_op_args *args, in
     const int64_t group = heads / keys->shape[2];
     const int32_t *starts = berth_data(batch->query_start_loc);
     const int32_t length = ((const int32_t *)berth_data(batch->seq_lens))[sequence];
+    float *room = berth_data(args->workspace);
     attending head = {
+        .query = room,
+        .sum = room + query->shape[2],
+        .dtype = keys->dtype,
         .blocks = berth_row(batch->block_tables[self->cache_group], sequence),
         .width = query->shape[2],
     };
     for (int64_t row = starts[sequence]; row < starts[sequence + 1]; ++row) {
         head.position = length - (starts[sequence + 1] - row);
         for (int64_t index = 0; index < heads; ++index) {
-            head.query = berth_row(query, row * heads + index);
-            head.out = berth_row(args->outputs[0], row * heads + index);
+            berth_load(berth_row(query, row * heads + index), query->dtype, 0, head.width,
+                       head.query);
             head.keys = berth_row(keys, index / group);
             head.values = berth_row(values, index / group);
             attend(self, &head, args, index);
+            berth_store(berth_row(args->outputs[0], row * heads + index), query->dtype, 0,
+                        head.width, head.sum);
         }
+    }
+}
+
+static void store_head(const void *from, berth_dtype dtype, const berth_tensor *cache,
+                       int64_t cache_row) {
+    void *to = berth_row(cache, cache_row);
+    const int64_t width = cache->shape[3];
+    if (dtype == cache->dtype) {
+        memcpy(to, from, (size_t)width * BERTH_DTYPE_BITS(dtype) / 8);
+        return;
+    }
+    for (int64_t i = 0; i < width; ++i) {
+        berth_store_at(to, cache->dtype, i, berth_load_at(from, dtype, i));
     }
 }
 
@@ -151,8 +222,8 @@ static void store(const berth_tensor *from, const berth_tensor *cache, const int
     const int64_t heads = cache->shape[2];
     for (int64_t row = 0; row < from->shape[0]; ++row) {
         for (int64_t head = 0; head < heads && slots[row] >= 0; ++head) {
-            memcpy(berth_row(cache, slots[row] * heads + head), berth_row(from, row * heads + head),
-                   (size_t)cache->shape[3] * sizeof(float));
+            store_head(berth_row(from, row * heads + head), from->dtype, cache,
+                       slots[row] * heads + head);
         }
     }
 }
@@ -164,9 +235,10 @@ static berth_status forward(void *state, const berth_op_args *args) {
         return BERTH_PLUGIN_FAIL(self->host, BERTH_INVALID_ARGUMENT,
                                  "paged_attention: needs a batch");
     }
-    if (args->states[KEY_CACHE]->dtype != BERTH_DTYPE_F32) {
+    const berth_dtype dtype = args->states[KEY_CACHE]->dtype;
+    if (!berth_is_float(dtype) || args->states[VALUE_CACHE]->dtype != dtype) {
         return BERTH_PLUGIN_FAIL(self->host, BERTH_UNSUPPORTED,
-                                 "paged_attention: the cache is not float32");
+                                 "paged_attention: the caches are not of one float dtype");
     }
     if (args->inputs[KEY]) {
         const int64_t *slots = berth_data(batch->slot_mappings[self->cache_group]);
@@ -186,8 +258,8 @@ const berth_op_impl berth_kernel_paged_attention = {
     .dispatch_key = BERTH_DISPATCH_CPU,
     .revision = 1,
     .flags = BERTH_IMPL_DETERMINISTIC,
-    .supports = berth_supports_f32,
     .create = create,
+    .workspace = workspace,
     .forward = forward,
     .destroy = berth_instance_free,
 };

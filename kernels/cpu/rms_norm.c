@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rms_norm in float32. Two sweeps of a row: the sum of squares, with x + residual written on the
-// way, then the scaling.
+// rms_norm. Two sweeps of a row: the sum of squares, then the scaling, each with x + residual where
+// there is a residual. One rounding at the end.
 #include <cpu/cpu.h>
 
 #include <math.h>
@@ -25,44 +25,77 @@ static berth_status create(const berth_op_site *site, const berth_device *device
     return status;
 }
 
-static void add(const float *x, const float *residual, float *sum, int64_t count) {
+// One row of each operand; the optional ones are NULL when absent.
+typedef struct rows {
+    const void *x;
+    const void *residual;
+    const void *weight;
+    void *y;
+    void *residual_out;
+} rows;
+
+// x, or x + residual.
+BERTH_INLINE float value_at(const rows *row, berth_dtype dtype, int64_t i) {
+    const float x = berth_load_at(row->x, dtype, i);
+    return row->residual ? x + berth_load_at(row->residual, dtype, i) : x;
+}
+
+// In sixteen partial sums, which the compiler keeps in vector registers.
+BERTH_INLINE float sum_of_squares(const rows *row, berth_dtype dtype, int64_t count) {
+    float sums[16] = {0};
+    int64_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+        for (int64_t lane = 0; lane < 16; ++lane) {
+            const float value = value_at(row, dtype, i + lane);
+            sums[lane] += value * value;
+        }
+    }
+    float sum = 0;
+    for (int64_t lane = 0; lane < 16; ++lane) {
+        sum += sums[lane];
+    }
+    for (; i < count; ++i) {
+        sum += value_at(row, dtype, i) * value_at(row, dtype, i);
+    }
+    return sum;
+}
+
+BERTH_INLINE void scale(const rows *row, berth_dtype dtype, float factor, int64_t count) {
     BERTH_INDEPENDENT
     for (int64_t i = 0; i < count; ++i) {
-        sum[i] = x[i] + residual[i];
+        const float value = value_at(row, dtype, i);
+        const float weight = row->weight ? berth_load_at(row->weight, dtype, i) : 1;
+        if (row->residual) {
+            berth_store_at(row->residual_out, dtype, i, value);
+        }
+        berth_store_at(row->y, dtype, i, value * factor * weight);
     }
 }
 
-static void scale(const float *x, float factor, const float *weight, float *y, int64_t count) {
-    if (!weight) {
-        BERTH_INDEPENDENT
-        for (int64_t i = 0; i < count; ++i) {
-            y[i] = x[i] * factor;
-        }
-        return;
-    }
-    BERTH_INDEPENDENT
-    for (int64_t i = 0; i < count; ++i) {
-        y[i] = x[i] * factor * weight[i];
-    }
+BERTH_INLINE void normalise(const norm *self, rows row, berth_dtype dtype, int64_t hidden) {
+    const int64_t columns = self->variance_columns ? self->variance_columns : hidden;
+    const float mean = sum_of_squares(&row, dtype, columns) / (float)columns;
+    scale(&row, dtype, 1.0f / sqrtf(mean + self->eps), hidden);
 }
 
 static berth_status forward(void *state, const berth_op_args *args) {
     const norm *self = state;
     const berth_tensor *x = args->inputs[X];
     const berth_tensor *residual = args->inputs[RESIDUAL];
-    const float *weight = args->inputs[WEIGHT] ? berth_data(args->inputs[WEIGHT]) : NULL;
     const int64_t hidden = berth_row_length(x);
-    const int64_t columns = self->variance_columns ? self->variance_columns : hidden;
-    for (int64_t row = 0; row < berth_row_count(x); ++row) {
-        const float *values = berth_row(x, row);
-        if (residual) {
-            float *sum = berth_row(args->outputs[RESIDUAL_OUT], row);
-            add(values, berth_row(residual, row), sum, hidden);
-            values = sum;
+    rows row = {.weight = args->inputs[WEIGHT] ? berth_data(args->inputs[WEIGHT]) : NULL};
+    for (int64_t i = 0; i < berth_row_count(x); ++i) {
+        row.x = berth_row(x, i);
+        row.y = berth_row(args->outputs[Y], i);
+        row.residual = residual ? berth_row(residual, i) : NULL;
+        row.residual_out = residual ? berth_row(args->outputs[RESIDUAL_OUT], i) : NULL;
+        if (x->dtype == BERTH_DTYPE_F32) {
+            normalise(self, row, BERTH_DTYPE_F32, hidden);
+        } else if (x->dtype == BERTH_DTYPE_BF16) {
+            normalise(self, row, BERTH_DTYPE_BF16, hidden);
+        } else {
+            normalise(self, row, BERTH_DTYPE_F16, hidden);
         }
-        const float mean = berth_dot_f32(values, values, columns) / (float)columns;
-        scale(values, 1.0f / sqrtf(mean + self->eps), weight, berth_row(args->outputs[Y], row),
-              hidden);
     }
     return BERTH_OK;
 }
@@ -74,7 +107,7 @@ const berth_op_impl berth_kernel_rms_norm = {
     .dispatch_key = BERTH_DISPATCH_CPU,
     .revision = 1,
     .flags = BERTH_IMPL_IN_PLACE | BERTH_IMPL_DETERMINISTIC,
-    .supports = berth_supports_f32,
+    .supports = berth_supports_same,
     .create = create,
     .forward = forward,
     .destroy = berth_instance_free,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rotary_embedding in float32: the cosines and sines of a token once, then all its heads.
+// rotary_embedding: the cosines and sines of a token once, then all its heads; one rounding.
 //
 // Why no table of all positions: every layer has an instance of its own, and max_position ·
 // rotary_dim floats in each are gigabytes for a long context, against rotary_dim / 2 sines and
@@ -8,22 +8,25 @@
 
 #include <math.h>
 
+#include <rope.h>
+
 enum { POSITIONS, QUERY, KEY, CACHE };
 
 typedef struct rotary {
     const berth_host *host;
-    int64_t half; // rotary_dim / 2
-    int64_t max_position;
+    int64_t half;   // rotary_dim / 2
+    int64_t length; // positions
     int64_t is_neox;
-    float frequencies[]; // [half]
+    float scale;    // of cosines and sines
+    float angles[]; // [half], per position
 } rotary;
 
 static berth_status supports(const berth_op_site *site, const berth_device *device) {
-    const char *rope_type = berth_site_attribute(site, "rope_type")->str;
-    if (strcmp(rope_type, "default") != 0) {
-        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "rope_type is '%s'", rope_type);
-    }
-    return berth_supports_f32(site, device);
+    (void)device;
+    return berth_rope_is_known(site)
+               ? BERTH_OK
+               : BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "rope_type is '%s'",
+                                   berth_site_attribute(site, "rope_type")->str);
 }
 
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
@@ -33,13 +36,11 @@ static berth_status create(const berth_op_site *site, const berth_device *device
     const berth_status status = berth_instance_new(site, bytes, out_self);
     if (status == BERTH_OK) {
         rotary *self = *out_self;
-        const float base = (float)berth_site_attribute(site, "base")->f64;
         self->half = rotary_dim / 2;
-        self->max_position = berth_site_attribute(site, "max_position")->i64;
+        self->length = (int64_t)berth_rope_length(site);
         self->is_neox = berth_site_attribute(site, "is_neox_style")->i64;
-        for (int64_t i = 0; i < self->half; ++i) {
-            self->frequencies[i] = 1.0f / powf(base, (float)(2 * i) / (float)rotary_dim);
-        }
+        self->scale = berth_rope_scale(site);
+        berth_rope_angles(site, self->angles);
     }
     return status;
 }
@@ -50,50 +51,60 @@ static uint64_t workspace(void *state, uint64_t tokens) {
 }
 
 // Cosines [half], then sines [half], of a position: a row of the cache when there is one.
-static const float *angles_of(const rotary *self, const berth_op_args *args, int64_t position) {
-    if (args->inputs[CACHE]) {
-        return berth_row(args->inputs[CACHE], position);
+static const float *circle_of(const rotary *self, const berth_op_args *args, int64_t position) {
+    const berth_tensor *cache = args->inputs[CACHE];
+    float *circle = berth_data(args->workspace);
+    if (cache) {
+        berth_load(berth_row(cache, position), cache->dtype, 0, 2 * self->half, circle);
+        return circle;
     }
-    float *angles = berth_data(args->workspace);
     for (int64_t i = 0; i < self->half; ++i) {
-        const float angle = (float)position * self->frequencies[i];
-        angles[i] = cosf(angle);
-        angles[self->half + i] = sinf(angle);
+        const float angle = (float)position * self->angles[i];
+        circle[i] = cosf(angle) * self->scale;
+        circle[self->half + i] = sinf(angle) * self->scale;
     }
-    return angles;
+    return circle;
 }
 
-static void rotate_neox(const float *angles, const float *x, float *out, int64_t half) {
-    const float *sines = angles + half;
+// Pair i of a head is (i · step, i · step + apart).
+BERTH_INLINE void rotate(const float *circle, const void *x, void *out, int64_t half,
+                         berth_dtype dtype, int64_t step, int64_t apart) {
     BERTH_INDEPENDENT
     for (int64_t i = 0; i < half; ++i) {
-        const float x1 = x[i];
-        const float x2 = x[half + i];
-        out[i] = x1 * angles[i] - x2 * sines[i];
-        out[half + i] = x2 * angles[i] + x1 * sines[i];
+        const float x1 = berth_load_at(x, dtype, i * step);
+        const float x2 = berth_load_at(x, dtype, i * step + apart);
+        berth_store_at(out, dtype, i * step, x1 * circle[i] - x2 * circle[half + i]);
+        berth_store_at(out, dtype, i * step + apart, x2 * circle[i] + x1 * circle[half + i]);
     }
 }
 
-static void rotate_pairs(const float *angles, const float *x, float *out, int64_t half) {
-    const float *sines = angles + half;
-    BERTH_INDEPENDENT
-    for (int64_t i = 0; i < half; ++i) {
-        const float x1 = x[2 * i];
-        const float x2 = x[2 * i + 1];
-        out[2 * i] = x1 * angles[i] - x2 * sines[i];
-        out[2 * i + 1] = x2 * angles[i] + x1 * sines[i];
-    }
-}
-
-static void rotate_heads(const rotary *self, const float *angles, int64_t token,
-                         const berth_tensor *const operands[2]) {
+BERTH_INLINE void rotate_heads(const rotary *self, const float *circle, int64_t token,
+                               const berth_tensor *const operands[2], berth_dtype dtype) {
     const int64_t heads = operands[0]->shape[1];
-    const int64_t rest = operands[0]->shape[2] - 2 * self->half;
+    const int64_t half = self->half;
+    const size_t bytes = BERTH_DTYPE_BITS(dtype) / 8;
     for (int64_t head = token * heads; head < (token + 1) * heads; ++head) {
-        const float *from = berth_row(operands[0], head);
-        float *to = berth_row(operands[1], head);
-        (self->is_neox ? rotate_neox : rotate_pairs)(angles, from, to, self->half);
-        memmove(to + 2 * self->half, from + 2 * self->half, (size_t)rest * sizeof(float));
+        const char *from = berth_row(operands[0], head);
+        char *to = berth_row(operands[1], head);
+        if (self->is_neox) {
+            rotate(circle, from, to, half, dtype, 1, half);
+        } else {
+            rotate(circle, from, to, half, dtype, 2, 1);
+        }
+        const size_t rotated = (size_t)half * 2 * bytes;
+        memcpy(to + rotated, from + rotated, (size_t)operands[0]->shape[2] * bytes - rotated);
+    }
+}
+
+static void rotate_token(const rotary *self, const float *circle, int64_t token,
+                         const berth_tensor *from, const berth_tensor *to) {
+    const berth_tensor *const operands[] = {from, to};
+    if (from->dtype == BERTH_DTYPE_F32) {
+        rotate_heads(self, circle, token, operands, BERTH_DTYPE_F32);
+    } else if (from->dtype == BERTH_DTYPE_BF16) {
+        rotate_heads(self, circle, token, operands, BERTH_DTYPE_BF16);
+    } else {
+        rotate_heads(self, circle, token, operands, BERTH_DTYPE_F16);
     }
 }
 
@@ -102,17 +113,15 @@ static berth_status forward(void *state, const berth_op_args *args) {
     const berth_tensor *positions = args->inputs[POSITIONS];
     for (int64_t token = 0; token < positions->shape[0]; ++token) {
         const int64_t position = berth_integer_at(berth_data(positions), positions->dtype, token);
-        if (position < 0 || position >= self->max_position) {
+        if (position < 0 || position >= self->length) {
             return BERTH_PLUGIN_FAIL(self->host, BERTH_INVALID_ARGUMENT,
                                      "rotary_embedding: position %lld is not below %lld",
-                                     (long long)position, (long long)self->max_position);
+                                     (long long)position, (long long)self->length);
         }
-        const float *angles = angles_of(self, args, position);
-        rotate_heads(self, angles, token,
-                     (const berth_tensor *const[]){args->inputs[QUERY], args->outputs[0]});
+        const float *circle = circle_of(self, args, position);
+        rotate_token(self, circle, token, args->inputs[QUERY], args->outputs[0]);
         if (args->inputs[KEY]) {
-            rotate_heads(self, angles, token,
-                         (const berth_tensor *const[]){args->inputs[KEY], args->outputs[1]});
+            rotate_token(self, circle, token, args->inputs[KEY], args->outputs[1]);
         }
     }
     return BERTH_OK;

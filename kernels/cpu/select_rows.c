@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// select_rows in float32: one copy for a row.
+// select_rows: one copy for a row.
 #include <cpu/cpu.h>
 
 enum { X, ROWS };
@@ -8,7 +8,7 @@ static berth_status supports(const berth_op_site *site, const berth_device *devi
     if (site->inputs[X]->ndim != 2) {
         return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "'x' has not 2 dimensions");
     }
-    return berth_supports_f32(site, device);
+    return berth_supports_same(site, device);
 }
 
 static berth_status forward(void *self, const berth_op_args *args) {
@@ -16,6 +16,7 @@ static berth_status forward(void *self, const berth_op_args *args) {
     const berth_tensor *x = args->inputs[X];
     const berth_tensor *rows = args->inputs[ROWS];
     const berth_tensor *y = args->outputs[0];
+    const size_t bytes = (size_t)y->shape[1] * BERTH_DTYPE_BITS(y->dtype) / 8;
     for (int64_t r = 0; r < y->shape[0]; ++r) {
         const int64_t from = berth_integer_at(berth_data(rows), rows->dtype, r);
         if (from < 0 || from >= x->shape[0]) {
@@ -23,7 +24,7 @@ static berth_status forward(void *self, const berth_op_args *args) {
                                      "select_rows: row %lld of %lld", (long long)from,
                                      (long long)x->shape[0]);
         }
-        memcpy(berth_row(y, r), berth_row(x, from), (size_t)y->shape[1] * sizeof(float));
+        memcpy(berth_row(y, r), berth_row(x, from), bytes);
     }
     return BERTH_OK;
 }

@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// silu_and_mul in float32: y = gate / (1 + e^−gate) · up.
+// silu_and_mul: y = gate / (1 + e^−gate) · up, the quotient rounded to y's dtype.
 #include <cpu/cpu.h>
 
+#define CHUNK 256 // elements at a time
+
 // Why two loops: e^x alone becomes vector code, inside the larger expression it does not.
-static void silu_times(const float *restrict gate, const float *restrict up, float *restrict y,
-                       int64_t count) {
-    for (int64_t i = 0; i < count; ++i) {
-        y[i] = berth_exp_f32(-gate[i]);
-    }
-    for (int64_t i = 0; i < count; ++i) {
-        y[i] = gate[i] / (1.0f + y[i]) * up[i];
+BERTH_INLINE void silu_times(const void *x, void *y, int64_t width, berth_dtype dtype) {
+    float powers[CHUNK];
+    for (int64_t first = 0; first < width; first += CHUNK) {
+        const int64_t count = width - first < CHUNK ? width - first : CHUNK;
+        for (int64_t i = 0; i < count; ++i) {
+            powers[i] = berth_exp_f32(-berth_load_at(x, dtype, first + i));
+        }
+        BERTH_INDEPENDENT
+        for (int64_t i = 0; i < count; ++i) {
+            const float gate = berth_load_at(x, dtype, first + i);
+            const float up = berth_load_at(x, dtype, width + first + i);
+            const float silu = berth_round_to(dtype, gate / (1.0f + powers[i]));
+            berth_store_at(y, dtype, first + i, silu * up);
+        }
     }
 }
 
@@ -19,8 +28,15 @@ static berth_status forward(void *self, const berth_op_args *args) {
     const berth_tensor *y = args->outputs[0];
     const int64_t width = berth_row_length(y);
     for (int64_t row = 0; row < berth_row_count(y); ++row) {
-        const float *gate = berth_row(x, row);
-        silu_times(gate, gate + width, berth_row(y, row), width);
+        const void *from = berth_row(x, row);
+        void *to = berth_row(y, row);
+        if (y->dtype == BERTH_DTYPE_F32) {
+            silu_times(from, to, width, BERTH_DTYPE_F32);
+        } else if (y->dtype == BERTH_DTYPE_BF16) {
+            silu_times(from, to, width, BERTH_DTYPE_BF16);
+        } else {
+            silu_times(from, to, width, BERTH_DTYPE_F16);
+        }
     }
     return BERTH_OK;
 }
@@ -32,6 +48,6 @@ const berth_op_impl berth_kernel_silu_and_mul = {
     .dispatch_key = BERTH_DISPATCH_CPU,
     .revision = 1,
     .flags = BERTH_IMPL_DETERMINISTIC,
-    .supports = berth_supports_f32,
+    .supports = berth_supports_same,
     .forward = forward,
 };

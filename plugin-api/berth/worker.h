@@ -28,7 +28,8 @@ typedef struct berth_model_info {
     int64_t max_model_len; // tokens, prompt and output together
     int64_t layer_count;   // layers with a state
     uint64_t parameter_count;
-    uint64_t parameter_bytes; // resident
+    uint64_t parameter_bytes;     // resident
+    const char *activation_dtype; // between ops: "f32", "f16" or "bf16"
 } berth_model_info;
 
 // The cache that one layer needs.

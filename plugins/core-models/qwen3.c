@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Qwen3ForCausalLM: Llama with a norm on every head of queries and keys before the rotation.
-// Attention may have biases.
+// Attention may have biases, some layers a sliding window.
 #include "decoder/decoder.h"
 
 static void build(berth_builder *builder) {
     berth_decoder qwen3 = berth_decoder_read(builder);
-    qwen3.has_attention_bias = berth_config_bool_or(builder, "attention_bias", 0);
+    qwen3.has_qkv_bias = berth_config_bool_or(builder, "attention_bias", 0);
+    qwen3.has_output_bias = qwen3.has_qkv_bias;
     qwen3.has_qk_norm = 1;
+    berth_decoder_read_windows(builder, &qwen3);
     berth_decoder_build(builder, &qwen3);
 }
 

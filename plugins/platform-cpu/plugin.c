@@ -146,14 +146,13 @@ static void destroy(void *self) {
     host->free(host, self);
 }
 
-// float32 is all that the kernels compute in so far.
-static const berth_dtype dtypes[] = {BERTH_DTYPE_F32};
+static const berth_dtype dtypes[] = {BERTH_DTYPE_F32, BERTH_DTYPE_BF16, BERTH_DTYPE_F16};
 
 static const berth_capabilities capabilities = {
     .size = sizeof(berth_capabilities),
     .flags = BERTH_CAPABILITY_HOST_MEMORY,
     .dtypes = dtypes,
-    .dtype_count = 1,
+    .dtype_count = sizeof dtypes / sizeof dtypes[0],
     .memory_type = BERTH_MEMORY_HOST,
     .alignment_bytes = 64,
 };

@@ -192,8 +192,12 @@ static void destroy(void *self) {
     host->free(host, self);
 }
 
+static const berth_dtype dtypes[] = {BERTH_DTYPE_F32};
+
 static const berth_capabilities capabilities = {
     .size = sizeof(berth_capabilities),
+    .dtypes = dtypes, // what activations may be; your kernels decide
+    .dtype_count = 1,
     .memory_type = BERTH_MEMORY_EXTENSION,
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every checkpoint of tests/golden/<model>.txt gives what the reference gave: on the host itself,
 // on platform-cpu, and on the dummy platform, where exactly the ops that the file names are
-// bounced.
+// bounced; in float32, and in 16 bits within what the reference itself loses there.
 #include "support/test.h"
 
 #include <stdio.h>
@@ -59,6 +59,26 @@ static void check_report(const program *p, size_t min_rows) {
     berth_json_destroy(report);
 }
 
+// In 16 bits: errors that float32 could not have, within the gate.
+static void check_rounded(const program *p, const char *dtype, double share) {
+    berth_json *report = NULL;
+    double rms = 0;
+    double gate = 0;
+    berth_str name;
+    if (p->status != 0) {
+        print_error("%s%s", p->out, p->err);
+    }
+    CHECK_INT(p->status, 0);
+    CHECK_OK(berth_json_parse(berth_str_from(p->out), "report", NULL, &report));
+    CHECK_OK(berth_json_get_str(report, "dtype", &name));
+    CHECK_OK(berth_json_get_f64(report, "logit_rms", &rms));
+    CHECK_OK(berth_json_get_f64(report, "rms_gate", &gate));
+    CHECK_STR(name.data, dtype);
+    CHECK(rms > 1e-3);
+    CHECK(rms <= share * gate);
+    berth_json_destroy(report);
+}
+
 #define EVAL_ROWS 300 // fewer than the prompts of any golden file have
 
 static void eval_natively(void **state) {
@@ -99,6 +119,42 @@ static void eval_on_dummy(void **state) {
     PROGRAM_RUN(&p, NULL, BERTH, "eval", "--model", c->dir, "--golden", c->golden, "--platform",
                 "dummy", "--allow-fallback", "--json");
     check_report(&p, EVAL_ROWS);
+}
+
+static void eval_on_cpu_in(const checkpoint *c, const char *dtype, const char *name, double share) {
+    program p;
+    if (!berth_path_exists(CPU)) {
+        SKIP("platform-cpu is not built here");
+    }
+    PROGRAM_RUN(&p, NULL, BERTH, "eval", "--model", c->dir, "--golden", c->golden, "--platform",
+                "cpu", "--json", "--dtype", dtype);
+    check_rounded(&p, name, share);
+}
+
+static void eval_on_cpu_in_bf16(void **state) {
+    eval_on_cpu_in(*state, "bfloat16", "bf16", 1);
+}
+
+// Three bits more than bf16.
+static void eval_on_cpu_in_f16(void **state) {
+    eval_on_cpu_in(*state, "float16", "f16", 0.25);
+}
+
+static void eval_natively_in_bf16(void **state) {
+    const checkpoint *c = *state;
+    program p;
+    PROGRAM_RUN(&p, PROGRAM_ENV("BERTH_PLUGINS="), BERTH, "eval", "--model", c->dir, "--golden",
+                c->golden, "--allow-fallback", "--json", "--dtype", "bfloat16");
+    check_rounded(&p, "bf16", 1);
+}
+
+// The dummy has no bf16: everything bounces.
+static void eval_on_dummy_in_bf16(void **state) {
+    const checkpoint *c = *state;
+    program p;
+    PROGRAM_RUN(&p, NULL, BERTH, "eval", "--model", c->dir, "--golden", c->golden, "--platform",
+                "dummy", "--allow-fallback", "--json", "--dtype", "bfloat16");
+    check_rounded(&p, "bf16", 1);
 }
 
 // ---- bounced ops --------------------------------------------------------------------------------
@@ -186,6 +242,10 @@ static void add_cases(test_cases *cases, checkpoint *c) {
     add_case(cases, c, "on cpu", eval_on_cpu);
     add_case(cases, c, "on cpu in pieces", eval_in_pieces);
     add_case(cases, c, "on dummy", eval_on_dummy);
+    add_case(cases, c, "natively in bf16", eval_natively_in_bf16);
+    add_case(cases, c, "on cpu in bf16", eval_on_cpu_in_bf16);
+    add_case(cases, c, "on cpu in f16", eval_on_cpu_in_f16);
+    add_case(cases, c, "on dummy in bf16", eval_on_dummy_in_bf16);
     add_case(cases, c, "bounces on dummy what is listed", bounced_on_dummy);
     add_case(cases, c, "is refused on dummy without the flag", refused_on_dummy);
     add_case(cases, c, "runs on dummy when its ops are named", allowed_on_dummy);
@@ -206,12 +266,13 @@ static void read_bounced(checkpoint *c, const char *words) {
     }
 }
 
-// The lines of one file; `checkpoint` lines open entries, `bounced dummy` lines are for all of
-// them.
+// The lines of one file; `checkpoint` lines open entries, a `bounced dummy` line is for those above
+// it that have none yet.
 static size_t read_file(const char *path, checkpoint *list, size_t room) {
     char line[512];
     const char *rest = NULL;
     size_t count = 0;
+    size_t done = 0; // entries that have their line
     FILE *file = fopen(path, "r");
     CHECK(file != NULL);
     while (fgets(line, sizeof line, file) != NULL) {
@@ -223,8 +284,8 @@ static size_t read_file(const char *path, checkpoint *list, size_t room) {
             (void)snprintf(c->dir, sizeof c->dir, MODELS "/%.63s", c->name);
             (void)snprintf(c->golden, sizeof c->golden, "%.127s/golden.json", c->dir);
         } else if (starts(line, "bounced dummy ", &rest)) {
-            for (size_t i = 0; i < count; ++i) {
-                read_bounced(&list[i], rest);
+            for (; done < count; ++done) {
+                read_bounced(&list[done], rest);
             }
         } else {
             CHECK(line[0] == '#' || line[0] == '\0');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden vectors (tests/data/golden/ops) through the native references and, where they are float32,
+// Golden vectors (tests/data/golden/ops) through the native references and, where they take them,
 // through the kernels of platform-cpu.
 #include <math.h>
 #include <stdio.h>
@@ -148,20 +148,31 @@ static const berth_json *input_entry(const golden_case *at, const char *ours) {
     return entry == NULL && strcmp(ours, "weight") == 0 ? entry_of(at, "outputs", ours) : entry;
 }
 
+// Where a case has an attribute of the op: the rope's in an object of their own.
+static const char *path_of(const berth_json *given, const char *name, char path[64]) {
+    const bool is_base = strcmp(name, "base") == 0;
+    (void)snprintf(path, 64, "rope_parameters.%s", is_base ? "rope_theta" : name);
+    return berth_json_has(given, path) ? path : name;
+}
+
 static void set_attributes(const golden_case *at, op_case *out) {
     const berth_json *given = berth_json_find(at->json, "attributes");
     for (uint64_t i = 0; i < out->op->attribute_count; ++i) {
+        char room[64];
         const char *name = out->op->attributes[i]->name;
-        const bool is_base = strcmp(name, "base") == 0;
-        const char *path = is_base ? "rope_parameters.rope_theta" : name;
+        const char *path = path_of(given, name, room);
         if (!berth_json_has(given, path)) {
             continue;
         }
         berth_attribute *attribute = op_case_attribute(out, name);
         bool truth = false;
+        berth_str text = {0};
         if (attribute->kind == BERTH_ATTRIBUTE_BOOL) {
             must(berth_json_get_bool(given, path, &truth));
             attribute->i64 = truth;
+        } else if (attribute->kind == BERTH_ATTRIBUTE_STR) {
+            must(berth_json_get_str(given, path, &text));
+            attribute->str = text.data;
         } else {
             must(berth_json_get_f64(given, path, &attribute->f64));
             attribute->i64 = (int64_t)attribute->f64;

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #define OP_MAX_STATES     4
-#define OP_MAX_ATTRIBUTES 16
+#define OP_MAX_ATTRIBUTES 32
 
 // A tensor with memory of its own. Zeroed is absent.
 typedef struct op_tensor {

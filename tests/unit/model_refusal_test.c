@@ -329,28 +329,42 @@ static const bad_key bad_keys[] = {
             "'tie_word_embeddings' is not true or false"),
     BAD_KEY("hidden_act", "\"gelu\"", BERTH_UNSUPPORTED, "hidden_act 'gelu'"),
     BAD_KEY("hidden_act", "7", BERTH_CORRUPT, "'hidden_act' is not a string"),
-    BAD_KEY("rope_parameters", "{\"rope_type\": \"llama3\"}", BERTH_UNSUPPORTED,
-            "rope_type 'llama3'"),
-    BAD_KEY("rope_scaling", "{\"type\": \"yarn\", \"factor\": 2}", BERTH_UNSUPPORTED,
-            "rope_type 'yarn'"),
+    BAD_KEY("rope_parameters", "{\"rope_type\": \"llama3\"}", BERTH_CORRUPT,
+            "'rope_parameters.factor' is missing, rope_type 'llama3' needs it"),
+    BAD_KEY("rope_parameters", "{\"rope_type\": \"linear\", \"factor\": 1e300}", BERTH_CORRUPT,
+            "give 6.4e+301 positions"),
+    BAD_KEY("rope_parameters", "{\"rope_type\": \"dynamic\", \"factor\": -2}",
+            BERTH_INVALID_ARGUMENT, "'factor' must be finite and above 0, is -2"),
+    BAD_KEY("rope_parameters", "{\"rope_type\": \"dynamic\", \"factor\": true}", BERTH_CORRUPT,
+            "'rope_parameters.factor' is not a number"),
+    BAD_KEY("rope_parameters", "{\"rope_type\": \"longrope\"}", BERTH_UNSUPPORTED,
+            "rope_type 'longrope'; this release knows"),
+    BAD_KEY("rope_parameters", "{\"full_attention\": {\"rope_type\": \"linear\"}}",
+            BERTH_UNSUPPORTED, "rope_parameters.full_attention"),
+    BAD_KEY("rope_scaling", "{\"type\": \"yarn\", \"factor\": 2}", BERTH_CORRUPT,
+            "original_max_position_embeddings' is missing"),
     BAD_KEY("rope_scaling", "{\"type\": \"mrope\", \"mrope_section\": [1]}", BERTH_UNSUPPORTED,
             "mrope_section"),
     BAD_KEY("rope_parameters", "{\"rope_theta\": -1}", BERTH_CORRUPT, "rope_theta -1"),
     BAD_KEY("rope_parameters", "{\"rope_theta\": \"x\"}", BERTH_CORRUPT, "is not a number"),
     BAD_KEY("rope_parameters", "{\"partial_rotary_factor\": 2}", BERTH_CORRUPT, "over 2 of a head"),
     BAD_KEY("rope_parameters", "{\"partial_rotary_factor\": 0.3}", BERTH_CORRUPT, "must be even"),
-    BAD_KEY("layer_types", "[\"full_attention\", \"sliding_attention\"]", BERTH_UNSUPPORTED,
-            "layer_types.1 is 'sliding_attention'"),
+    BAD_KEY("layer_types", "[\"full_attention\", \"full_attention\"]", BERTH_CORRUPT,
+            "layer_types lists 2 layers, num_hidden_layers is 1"),
+    BAD_KEY("layer_types", "[\"chunked_attention\"]", BERTH_UNSUPPORTED,
+            "layer_types.0 is 'chunked_attention'; this architecture knows"),
+    BAD_KEY("layer_types", "[\"sliding_attention\"]", BERTH_UNSUPPORTED,
+            "layer_types.0 is 'sliding_attention'"),
     BAD_KEY("layer_types", "[3]", BERTH_CORRUPT, "'layer_types.0' is not a string"),
     BAD_KEY("quantization_config", "{\"quant_method\": \"awq\"}", BERTH_UNSUPPORTED,
             "quantization 'awq' is registered by no plugin; registered: unquantized"),
     BAD_KEY("quantization_config", "{}", BERTH_UNSUPPORTED, "quantization"),
     BAD_KEY("architectures", "[\"LlamaForCasualLM\"]", BERTH_UNSUPPORTED,
             "'LlamaForCasualLM' is registered by no plugin; the nearest one is 'LlamaForCausalLM'"),
-    BAD_KEY("architectures", "[\"MistralForCausalLM\"]", BERTH_UNSUPPORTED,
-            "registered: LlamaForCausalLM, Qwen3ForCausalLM"),
+    BAD_KEY("architectures", "[\"GPT2LMHeadModel\"]", BERTH_UNSUPPORTED,
+            "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM"),
     BAD_KEY("architectures", "[\"T5\"]", BERTH_UNSUPPORTED,
-            "registered: LlamaForCausalLM, Qwen3ForCausalLM"),
+            "registered: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM"),
     BAD_KEY("architectures", "[\"Qwen3ForCausalLM\"]", BERTH_CORRUPT,
             "2 tensors missing: 'model.layers.0.self_attn.q_norm.weight'"),
     BAD_KEY("attention_bias", "true", BERTH_CORRUPT,
@@ -389,13 +403,29 @@ TEST(config_with_heads_that_do_not_divide_the_width_is_refused) {
     toy_llama_weights(&box, 0);
     check_refused(&core, &box, BERTH_CORRUPT,
                   "hidden_size 8 is no multiple of num_attention_heads 3");
-    const toy_key window[] = {
-        {.key = "use_sliding_window", .value = "true"},
-        {.key = "sliding_window",                           .value = "16"},
+    sandbox_remove(&box);
+    core_registry_deinit(&core);
+}
+
+TEST(config_with_a_window_says_where_it_begins) {
+    core_registry core;
+    core_registry_init(&core, NULL);
+    sandbox box;
+    sandbox_make(&box);
+    toy_key keys[] = {
+        {.key = "architectures",  .value = "[\"Qwen2ForCausalLM\"]"},
+        {.key = "use_sliding_window",                       .value = "true"},
+        {.key = "sliding_window",.value = "16"},
         {.key = NULL},
+        {.key = NULL                      },
     };
-    toy_llama_config(&box, window);
-    check_refused(&core, &box, BERTH_UNSUPPORTED, "sliding_window");
+    toy_llama_config(&box, keys);
+    toy_llama_weights(&box, 0);
+    check_refused(&core, &box, BERTH_CORRUPT, "'max_window_layers' is not a number of layers");
+    keys[2].value = "0";
+    keys[3] = (toy_key){.key = "max_window_layers", .value = "0"};
+    toy_llama_config(&box, keys);
+    check_refused(&core, &box, BERTH_CORRUPT, "'sliding_window' is 0");
     sandbox_remove(&box);
     core_registry_deinit(&core);
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "model/convert.h"
+#include "base/convert.h"
 #include "support/sandbox.h"
 #include "support/tensor_file.h"
 #include "support/test.h"

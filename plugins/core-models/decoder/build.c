@@ -45,33 +45,40 @@ static berth_value head_norm(berth_builder *b, const berth_decoder *decoder, con
 // Turns query [T, H, D] and key [T, K, D] by their tokens' positions.
 static void rotate(berth_builder *b, const berth_decoder *decoder, const char *name,
                    berth_value query_key[2]) {
+    const berth_attribute *attributes[BERTH_DECODER_ROPE_MAX];
+    for (uint64_t i = 0; i < decoder->rope_count; ++i) {
+        attributes[i] = &decoder->rope[i];
+    }
     const berth_value positions = b->input(b, "positions");
     BERTH_EMIT(b, "rotary_embedding", .prefix = name,
-               BERTH_INPUTS(positions, query_key[0], query_key[1]),
-               BERTH_ATTRIBUTES(BERTH_I64("rotary_dim", decoder->rotary_dim),
-                                BERTH_I64("max_position", decoder->max_position),
-                                BERTH_F64("base", decoder->rope_theta)),
-               .outputs = query_key, .output_count = 2);
+               BERTH_INPUTS(positions, query_key[0], query_key[1]), .attributes = attributes,
+               .attribute_count = decoder->rope_count, .outputs = query_key, .output_count = 2);
 }
 
-// x and the result [T, hidden_size].
-static berth_value attention(berth_builder *b, const berth_decoder *decoder, const char *name,
-                             berth_value x) {
-    berth_value qkv[3] = {0};
+// x [T, hidden_size] as queries [T, H, D], keys [T, K, D], values [T, K * D].
+static void project(berth_builder *b, const berth_decoder *decoder, const char *name, berth_value x,
+                    berth_value qkv[3]) {
     BERTH_LAYER(b, "QKVParallelLinear", .prefix = berth_build_name(b, "%s.qkv_proj", name),
                 BERTH_INPUTS(x),
                 BERTH_ATTRIBUTES(BERTH_I64("input_size", decoder->hidden_size),
                                  BERTH_I64("head_size", decoder->head_size),
                                  BERTH_I64("total_num_heads", decoder->num_heads),
                                  BERTH_I64("total_num_kv_heads", decoder->num_kv_heads),
-                                 BERTH_BOOL("bias", decoder->has_attention_bias)),
-                BERTH_OUTPUTS(qkv));
+                                 BERTH_BOOL("bias", decoder->has_qkv_bias)),
+                .outputs = qkv, .output_count = 3);
     qkv[0] = split(b, decoder, qkv[0], decoder->num_heads);
     qkv[1] = split(b, decoder, qkv[1], decoder->num_kv_heads);
     if (decoder->has_qk_norm) {
         qkv[0] = head_norm(b, decoder, berth_build_name(b, "%s.q_norm", name), qkv[0]);
         qkv[1] = head_norm(b, decoder, berth_build_name(b, "%s.k_norm", name), qkv[1]);
     }
+}
+
+// x and the result [T, hidden_size]; `window` 0: none.
+static berth_value attention(berth_builder *b, const berth_decoder *decoder, const char *name,
+                             berth_value x, int64_t window) {
+    berth_value qkv[3] = {0};
+    project(b, decoder, name, x, qkv);
     rotate(b, decoder, berth_build_name(b, "%s.rotary_emb", name), qkv);
     const berth_value y =
         BERTH_LAYER(b, "Attention", .prefix = berth_build_name(b, "%s.attn", name),
@@ -79,12 +86,13 @@ static berth_value attention(berth_builder *b, const berth_decoder *decoder, con
                     BERTH_ATTRIBUTES(BERTH_I64("num_heads", decoder->num_heads),
                                      BERTH_I64("num_kv_heads", decoder->num_kv_heads),
                                      BERTH_I64("head_size", decoder->head_size),
-                                     BERTH_F64("scale", 1 / sqrt((double)decoder->head_size))));
+                                     BERTH_F64("scale", 1 / sqrt((double)decoder->head_size)),
+                                     BERTH_I64("sliding_window", window)));
     return BERTH_LAYER(
         b, "RowParallelLinear", .prefix = berth_build_name(b, "%s.o_proj", name), BERTH_INPUTS(y),
         BERTH_ATTRIBUTES(BERTH_I64("input_size", decoder->num_heads * decoder->head_size),
                          BERTH_I64("output_size", decoder->hidden_size),
-                         BERTH_BOOL("bias", decoder->has_attention_bias)));
+                         BERTH_BOOL("bias", decoder->has_output_bias)));
 }
 
 // down(silu(gate(x)) * up(x)); x and the result [T, hidden_size].
@@ -129,7 +137,7 @@ void berth_decoder_build(berth_builder *b, const berth_decoder *decoder) {
         .size = sizeof(berth_model_description),
         .vocab_size = decoder->vocab_size,
         .hidden_size = decoder->hidden_size,
-        .max_model_len = decoder->max_position,
+        .max_model_len = decoder->context_length,
         .layer_count = decoder->layer_count,
     };
     b->describe(b, &description);
@@ -138,7 +146,8 @@ void berth_decoder_build(berth_builder *b, const berth_decoder *decoder) {
     for (int64_t i = 0; i < decoder->layer_count; ++i) {
         const char *name = berth_build_name(b, "model.layers.%lld", (long long)i);
         x = norm(b, decoder, berth_build_name(b, "%s.input_layernorm", name), x, &residual);
-        x = attention(b, decoder, berth_build_name(b, "%s.self_attn", name), x);
+        x = attention(b, decoder, berth_build_name(b, "%s.self_attn", name), x,
+                      berth_decoder_window(b, decoder, i));
         x = norm(b, decoder, berth_build_name(b, "%s.post_attention_layernorm", name), x,
                  &residual);
         x = mlp(b, decoder, berth_build_name(b, "%s.mlp", name), x);

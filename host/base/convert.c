@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input: stored floating numbers. Output: the same in another type, by way of f32, which holds
 // every bf16 and f16 exactly, so that there is one rounding at most.
-#include "model/convert.h"
+#include "base/convert.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of one floating type into another. Private to this module.
-#ifndef BERTH_MODEL_CONVERT_H
-#define BERTH_MODEL_CONVERT_H
+// Numbers of one floating type into another.
+#ifndef BERTH_BASE_CONVERT_H
+#define BERTH_BASE_CONVERT_H
 
 #include <stdbool.h>
 #include <stdint.h>
