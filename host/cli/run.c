@@ -173,9 +173,10 @@ static berth_status print_texts(run_state *run) {
     for (; run->printed < run->passages.count; ++run->printed) {
         const passage *next = &run->passages.data[run->printed];
         if (run->passages.count > 1 && run->streamed == 0 && next->text.size > 0) {
-            berth_text_add_format(out, "%s--- %zu: " BERTH_STR_FMT "\n",
-                                  run->printed > 0 ? "\n" : "", run->printed + 1,
-                                  BERTH_STR_ARG(next->prompt));
+            berth_text_add_format(out, "%s--- %zu: ", run->printed > 0 ? "\n" : "",
+                                  run->printed + 1);
+            berth_text_add(out, next->prompt); // no format: it may hold NUL bytes
+            berth_text_add_char(out, '\n');
         }
         berth_text_add(out, berth_str_slice(berth_text_str(&next->text), run->streamed, SIZE_MAX));
         run->streamed = next->text.size;

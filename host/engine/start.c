@@ -11,9 +11,25 @@ typedef struct cache_shape {
     int64_t group_count;
 } cache_shape;
 
+// A worker may be a plugin's own: what it says is divided by.
+static berth_status check_spec(const berth_kv_cache_spec *spec) {
+    if (spec->page_bytes == 0 || spec->block_size < 1) {
+        return BERTH_FAIL(INTERNAL,
+                          "the worker's cache of layer '%s' has blocks of %lld tokens and %llu "
+                          "bytes; get_kv_cache_spec must fill in every spec that it counts",
+                          spec->layer ? spec->layer : "?", (long long)spec->block_size,
+                          (unsigned long long)spec->page_bytes);
+    }
+    return BERTH_OK;
+}
+
 static berth_status read_specs(berth_worker *worker, cache_shape *out) {
     uint64_t count = 0;
     BERTH_TRY(berth_worker_get_kv_cache_spec(worker, NULL, 0, &count));
+    if (count > BERTH_CONFIG_LAYER_MAX) {
+        return BERTH_FAIL(INTERNAL, "the worker has caches of %llu layers, the limit is %lld",
+                          (unsigned long long)count, (long long)BERTH_CONFIG_LAYER_MAX);
+    }
     berth_array(berth_kv_cache_spec) specs = {0};
     berth_array(berth_kv_cache_spec *) pointers = {0};
     berth_status status = BERTH_OK;
@@ -28,6 +44,7 @@ static berth_status read_specs(berth_worker *worker, cache_shape *out) {
         status = berth_worker_get_kv_cache_spec(worker, pointers.data, count, &count);
     }
     for (uint64_t i = 0; i < specs.count && status == BERTH_OK; ++i) {
+        status = check_spec(&specs.data[i]);
         out->block_bytes += specs.data[i].page_bytes;
         out->block_size = specs.data[i].block_size;
         out->group_count = 1;

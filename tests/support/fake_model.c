@@ -42,12 +42,12 @@ static berth_status get_model(berth_worker *worker, berth_model_info *out) {
 
 static berth_status get_spec(berth_worker *worker, berth_kv_cache_spec *const *specs,
                              uint64_t capacity, uint64_t *out_count) {
-    (void)worker;
+    const fake_model *model = model_of(worker);
     if (capacity > 0) {
         specs[0]->block_size = FAKE_BLOCK_SIZE;
         specs[0]->page_bytes = FAKE_BLOCK_SIZE * sizeof(int32_t);
     }
-    *out_count = 1;
+    *out_count = model->spec_count != 0 ? model->spec_count : 1;
     return BERTH_OK;
 }
 

@@ -26,6 +26,7 @@ typedef struct fake_model {
     int64_t largest_step;
     int64_t computed_tokens;
     int64_t failing_step; // the step with this number fails once; 0: none
+    uint64_t spec_count;  // caches that get_kv_cache_spec counts, 0: 1; it fills in the first only
     int32_t wrong_token;  // given for every row when not 0
     bool is_pending;      // answers execute_model with BERTH_OUTPUT_PENDING
     bool has_no_logprobs; // as a worker that was built before there were any

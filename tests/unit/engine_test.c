@@ -495,6 +495,19 @@ TEST(engine_refuses_a_cache_too_small_for_one_sequence) {
     bench_close(&b);
 }
 
+TEST(engine_refuses_caches_that_the_worker_counts_and_does_not_describe) {
+    static const uint64_t counts[] = {2, UINT64_MAX};
+    for (size_t i = 0; i < BERTH_COUNT(counts); ++i) {
+        engine_bench b;
+        bench_open(&b);
+        b.model.spec_count = counts[i];
+        bench_load(&b);
+        CHECK_STATUS(berth_engine_create(&b.config, b.worker, &b.engine), BERTH_INTERNAL);
+        b.engine = NULL;
+        bench_close(&b);
+    }
+}
+
 TEST(engine_refuses_a_token_that_no_vocabulary_has) {
     engine_bench b;
     client c;
