@@ -70,10 +70,13 @@ static inline void berth_load(const void *row, berth_dtype dtype, int64_t first,
         return;
     }
     const uint16_t *from = (const uint16_t *)row + first;
-    for (int64_t i = 0; i < count && dtype == BERTH_DTYPE_BF16; ++i) {
-        to[i] = berth_from_bf16(from[i]);
+    if (dtype == BERTH_DTYPE_BF16) {
+        for (int64_t i = 0; i < count; ++i) {
+            to[i] = berth_from_bf16(from[i]);
+        }
+        return;
     }
-    for (int64_t i = 0; i < count && dtype == BERTH_DTYPE_F16; ++i) {
+    for (int64_t i = 0; i < count; ++i) {
         to[i] = berth_from_f16(from[i]);
     }
 }
@@ -103,10 +106,13 @@ static inline void berth_store(void *row, berth_dtype dtype, int64_t first, int6
         return;
     }
     uint16_t *to = (uint16_t *)row + first;
-    for (int64_t i = 0; i < count && dtype == BERTH_DTYPE_BF16; ++i) {
-        to[i] = berth_to_bf16(from[i]);
+    if (dtype == BERTH_DTYPE_BF16) {
+        for (int64_t i = 0; i < count; ++i) {
+            to[i] = berth_to_bf16(from[i]);
+        }
+        return;
     }
-    for (int64_t i = 0; i < count && dtype == BERTH_DTYPE_F16; ++i) {
+    for (int64_t i = 0; i < count; ++i) {
         to[i] = berth_to_f16(from[i]);
     }
 }

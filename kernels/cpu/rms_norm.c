@@ -25,13 +25,13 @@ static berth_status create(const berth_op_site *site, const berth_device *device
     return status;
 }
 
-// One row of each operand; the optional ones are NULL when absent.
+// One row of each operand.
 typedef struct rows {
     const void *x;
-    const void *residual;
-    const void *weight;
-    void *y;
+    const void *residual; // NULL: none, and no residual_out
     void *residual_out;
+    const void *weight; // NULL: ones
+    void *y;
 } rows;
 
 // x, or x + residual.

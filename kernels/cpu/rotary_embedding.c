@@ -66,15 +66,24 @@ static const float *circle_of(const rotary *self, const berth_op_args *args, int
     return circle;
 }
 
-// Pair i of a head is (i · step, i · step + apart).
-BERTH_INLINE void rotate(const float *circle, const void *x, void *out, int64_t half,
-                         berth_dtype dtype, int64_t step, int64_t apart) {
+// Pair i of a head is (i · step, i · step + apart); there are `half` of them.
+typedef struct pairs {
+    int64_t half;
+    int64_t step;
+    int64_t apart;
+} pairs;
+
+BERTH_INLINE void rotate(const float *circle, const void *x, void *out, berth_dtype dtype,
+                         pairs all) {
     BERTH_INDEPENDENT
-    for (int64_t i = 0; i < half; ++i) {
-        const float x1 = berth_load_at(x, dtype, i * step);
-        const float x2 = berth_load_at(x, dtype, i * step + apart);
-        berth_store_at(out, dtype, i * step, x1 * circle[i] - x2 * circle[half + i]);
-        berth_store_at(out, dtype, i * step + apart, x2 * circle[i] + x1 * circle[half + i]);
+    for (int64_t i = 0; i < all.half; ++i) {
+        const int64_t first = i * all.step;
+        const float cosine = circle[i];
+        const float sine = circle[all.half + i];
+        const float x1 = berth_load_at(x, dtype, first);
+        const float x2 = berth_load_at(x, dtype, first + all.apart);
+        berth_store_at(out, dtype, first, x1 * cosine - x2 * sine);
+        berth_store_at(out, dtype, first + all.apart, x2 * cosine + x1 * sine);
     }
 }
 
@@ -87,9 +96,9 @@ BERTH_INLINE void rotate_heads(const rotary *self, const float *circle, int64_t 
         const char *from = berth_row(operands[0], head);
         char *to = berth_row(operands[1], head);
         if (self->is_neox) {
-            rotate(circle, from, to, half, dtype, 1, half);
+            rotate(circle, from, to, dtype, (pairs){.half = half, .step = 1, .apart = half});
         } else {
-            rotate(circle, from, to, half, dtype, 2, 1);
+            rotate(circle, from, to, dtype, (pairs){.half = half, .step = 2, .apart = 1});
         }
         const size_t rotated = (size_t)half * 2 * bytes;
         memcpy(to + rotated, from + rotated, (size_t)operands[0]->shape[2] * bytes - rotated);

@@ -365,16 +365,17 @@ static void check_config(const char *key, const char *value, const char *part) {
     const char *dir = link_model(&box, "config.json");
     CHECK_OK(berth_file_read(LLAMA "/config.json", sizeof changed / 2, &data, &size));
     (void)snprintf(wanted, sizeof wanted, "\"%s\": ", key);
-    char *found = strstr(data, wanted);
-    CHECK(found != NULL);
-    char *end = found + strlen(wanted);
+    const char *found = strstr(data, wanted);
+    const size_t before = found == NULL ? 0 : (size_t)(found - data);
+    CHECK(before > 0);
+    const char *end = data + before + strlen(wanted);
     end += strcspn(end, *end == '[' ? "]" : ",\n");
     end += *end == ']' ? 1 : 0;
     if (value == NULL) {
-        (void)snprintf(changed, sizeof changed, "%.*s\"x\": 1%s", (int)(found - data), data, end);
+        (void)snprintf(changed, sizeof changed, "%.*s\"x\": 1%s", (int)before, data, end);
     } else {
-        (void)snprintf(changed, sizeof changed, "%.*s%s%s%s", (int)(found - data), data, wanted,
-                       value, end);
+        (void)snprintf(changed, sizeof changed, "%.*s%s%s%s", (int)before, data, wanted, value,
+                       end);
     }
     (void)sandbox_write(&box, "config.json", changed);
     check_model(dir, part, "");
