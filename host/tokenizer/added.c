@@ -210,9 +210,14 @@ const berth_added_token *berth_added_next(berth_added_search *search, size_t *ou
         if (!token || !is_allowed(search, token, start)) {
             continue;
         }
+        // What the token before has swallowed whole is none.
+        const size_t end =
+            token->takes_right ? spaces_behind(search->text, search->at) : search->at;
         *out_start = token->takes_left ? spaces_before(search->text, start, search->end) : start;
-        search->end = token->takes_right ? spaces_behind(search->text, search->at) : search->at;
-        return token;
+        if (*out_start < end) {
+            search->end = end;
+            return token;
+        }
     }
     return NULL;
 }

@@ -48,8 +48,7 @@ struct chain {
 
 static berth_status replace(const step *s, chain *c, berth_str text, berth_text *out) {
     berth_matches matches = {.pattern = s->pattern, .matcher = c->matcher, .text = text};
-    berth_match unused;
-    return berth_pattern_replace(&matches, s->content, out, &unused);
+    return berth_pattern_replace(&matches, s->content, out);
 }
 
 static berth_status strip(const step *s, chain *c, berth_str text, berth_text *out) {

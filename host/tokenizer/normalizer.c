@@ -2,9 +2,8 @@
 // Normalizing: every step turns the text of the step before into its own; a step with nothing to do
 // leaves it where it is.
 //
-// Why a stretch may lose its being first: a pre-tokenizer that marks the first word alone goes by
-// the place in the original text, and so does the reference, where that is the place of whatever
-// stands first after normalizing.
+// Why a stretch may lose its being first: to the reference that is whatever comes of the character
+// at the start of the original text, and that may be gone.
 #include "tokenizer/normalizer.h"
 
 #include <string.h>
@@ -56,17 +55,13 @@ static berth_status read_members(berth_normalize_step *step, berth_arena *arena,
     }
 }
 
-static bool takes_away(const berth_normalize_step *step) {
-    return step->kind == BERTH_NORMALIZE_REPLACE || step->strips_left;
-}
-
-static bool only_strips(const berth_normalizer *normalizer) {
-    for (size_t i = 0; i < normalizer->count; ++i) {
-        if (normalizer->steps[i].kind != BERTH_NORMALIZE_STRIP) {
-            return false;
-        }
-    }
-    return true;
+// Prepending and replacing make characters of others, or of none.
+static void note_changes(berth_normalizer *normalizer, const berth_normalize_step *step) {
+    const bool is_strip = step->kind == BERTH_NORMALIZE_STRIP;
+    normalizer->loses_first |= step->kind == BERTH_NORMALIZE_PREPEND ||
+                               step->kind == BERTH_NORMALIZE_REPLACE ||
+                               (step->strips_left && normalizer->changes_characters);
+    normalizer->changes_characters |= !is_strip;
 }
 
 static berth_status add_step(berth_normalizer *normalizer, berth_arena *arena,
@@ -77,7 +72,7 @@ static berth_status add_step(berth_normalizer *normalizer, berth_arena *arena,
                                BERTH_NORMALIZER_STEPS);
     }
     BERTH_TRY(read_members(&step, arena, json));
-    normalizer->is_traceable &= !takes_away(&step) || only_strips(normalizer);
+    note_changes(normalizer, &step);
     normalizer->steps[normalizer->count++] = step;
     return BERTH_OK;
 }
@@ -106,7 +101,6 @@ static berth_status read_steps(berth_normalizer *normalizer, berth_arena *arena,
 
 berth_status berth_normalizer_read(berth_normalizer *normalizer, berth_arena *arena,
                                    const berth_json *json) {
-    normalizer->is_traceable = true;
     const bool has_steps = json && berth_json_kind_of(json) != BERTH_JSON_NULL;
     return has_steps ? read_steps(normalizer, arena, json) : BERTH_OK;
 }
@@ -145,25 +139,16 @@ static berth_status prepend(const berth_normalize_step *step, runner *r) {
     return take_text(r);
 }
 
-// What is put in for several characters stands where the last of them stood.
-static bool keeps_first(berth_str text, berth_match match, berth_str content) {
-    const bool is_within = match.is_found && match.start == 0 && match.end > 0;
-    return !is_within || (content.size > 0 && match.end == berth_utf8_next(text, NULL));
-}
-
 static berth_status replace(const berth_normalize_step *step, runner *r) {
     if (!r->scratch->matcher) {
         BERTH_TRY(berth_matcher_create(&r->scratch->matcher));
     }
-    berth_stretch *stretch = r->stretch;
     berth_matches matches = {
         .pattern = step->pattern,
         .matcher = r->scratch->matcher,
-        .text = stretch->text,
+        .text = r->stretch->text,
     };
-    berth_match first;
-    BERTH_TRY(berth_pattern_replace(&matches, step->content, begin_text(r), &first));
-    stretch->is_first &= keeps_first(stretch->text, first, step->content);
+    BERTH_TRY(berth_pattern_replace(&matches, step->content, begin_text(r)));
     return take_text(r);
 }
 

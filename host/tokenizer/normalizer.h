@@ -36,9 +36,8 @@ typedef struct berth_normalize_step {
 typedef struct berth_normalizer {
     berth_normalize_step steps[BERTH_NORMALIZER_STEPS];
     size_t count;
-    // Whether a stretch is the first is known: no step takes characters away behind one that may
-    // have made several of the first.
-    bool is_traceable;
+    bool changes_characters; // one may become several
+    bool loses_first;        // whether a stretch is the first cannot be told afterwards
 } berth_normalizer;
 
 // What one thread needs to normalize; zeroed is ready.
@@ -55,7 +54,7 @@ BERTH_MUST_CHECK berth_status berth_normalizer_read(berth_normalizer *normalizer
 void berth_normalizer_deinit(berth_normalizer *normalizer);
 
 // Normalizes a stretch in place: its text is then borrowed from the scratch, until the next run,
-// unless nothing had to be done. It is no longer the first where its first character is lost.
+// unless nothing had to be done. It is no longer the first where its first character was stripped.
 BERTH_MUST_CHECK berth_status berth_normalizer_run(const berth_normalizer *normalizer,
                                                    berth_normalizer_scratch *scratch,
                                                    berth_stretch *stretch);

@@ -153,12 +153,10 @@ berth_status berth_pattern_next(berth_matches *m, berth_match *out_match) {
     return BERTH_OK;
 }
 
-berth_status berth_pattern_replace(berth_matches *m, berth_str content, berth_text *out,
-                                   berth_match *out_first) {
+berth_status berth_pattern_replace(berth_matches *m, berth_str content, berth_text *out) {
     berth_match match;
     size_t done = 0;
     BERTH_TRY(berth_pattern_next(m, &match));
-    *out_first = match;
     while (match.is_found) {
         berth_text_add(out, berth_str_slice(m->text, done, match.start - done));
         berth_text_add(out, content);

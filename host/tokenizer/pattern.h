@@ -43,8 +43,8 @@ typedef struct berth_matches {
 } berth_matches;
 
 BERTH_MUST_CHECK berth_status berth_pattern_next(berth_matches *matches, berth_match *out_match);
-// Appends the text with `content` in place of every match. `out_first` is the first of them.
+// Appends the text with `content` in place of every match.
 BERTH_MUST_CHECK berth_status berth_pattern_replace(berth_matches *matches, berth_str content,
-                                                    berth_text *out, berth_match *out_first);
+                                                    berth_text *out);
 
 #endif

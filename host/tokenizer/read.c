@@ -99,13 +99,20 @@ static berth_status read_switches(berth_tokenizer *t, const berth_json *config) 
     return berth_template_replace(&t->template, has_bos ? t->bos_id : -1, has_eos ? t->eos_id : -1);
 }
 
+// Why so much is refused: which words come of a text's first character, and so take the mark, could
+// only be told by tracing every character through the normalizer.
+static bool can_tell_first(const berth_tokenizer *t) {
+    const bool has_pieces = t->splitter.count > 1 || t->added.counts[BERTH_ADDED_NORMALIZED] > 0;
+    return !t->normalizer.loses_first && !(has_pieces && t->normalizer.changes_characters);
+}
+
 static berth_status read_splitter(berth_tokenizer *t, const berth_json *file) {
     const berth_json *pre_tokenizer = berth_json_find(file, "pre_tokenizer");
     BERTH_TRY(berth_splitter_read(&t->splitter, pre_tokenizer));
-    if (t->splitter.marks_first && !t->normalizer.is_traceable) {
+    if (t->splitter.marks_first && !can_tell_first(t)) {
         return berth_json_fail(BERTH_UNSUPPORTED, pre_tokenizer,
-                               "Metaspace with prepend_scheme 'first' is not supported behind a "
-                               "normalizer that changes characters and takes some away");
+                               "Metaspace with prepend_scheme 'first' is not supported behind this "
+                               "normalizer: which word is the first could not be told");
     }
     return BERTH_OK;
 }

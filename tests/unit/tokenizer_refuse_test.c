@@ -131,7 +131,7 @@ static const struct {
                 .pre_tokenizer =
                     "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"first\"}"},
      .status = BERTH_UNSUPPORTED,
-     .message = "'first' is not supported behind a normalizer"                                                                                                          },
+     .message = "'first' is not supported behind this normalizer"                                                                                                       },
     {.recipe = {.normalizer = "{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true}",
                 .added_tokens = "[{\"id\":256,\"content\":\"  \"}]"},
      .status = BERTH_UNSUPPORTED,

@@ -202,7 +202,9 @@ TEST(added_tokens_honour_their_flags) {
                         "{\"id\":258,\"content\":\"<r>\",\"rstrip\":true},"
                         "{\"id\":259,\"content\":\"zz\",\"single_word\":true},"
                         "{\"id\":260,\"content\":\"<s>>\"},"
-                        "{\"id\":261,\"content\":\"<l\",\"special\":false}]",
+                        "{\"id\":261,\"content\":\"<l\",\"special\":false},"
+                        "{\"id\":262,\"content\":\"\\t\",\"lstrip\":true,\"rstrip\":true},"
+                        "{\"id\":263,\"content\":\"\\n\"}]",
     };
     static const struct {
         const char *text;
@@ -222,6 +224,9 @@ TEST(added_tokens_honour_their_flags) {
         {.text = "zz zzz zz.zz \xC3\xA9zz",
          .ids = "259 32 122 122 122 32 259 46 259 32 195 169 122 122"},
         {.text = "zz",                     .ids = "259"                           },
+ // The blanks that a token swallows hold none that swallows blanks, too.
+        {.text = "a \t\t\t b",                                    .ids = "97 262 98"                                      },
+        {.text = "\t \n",                                    .ids = "262 263"                                                                                                     },
     };
     berth_tokenizer *tokenizer = open_recipe(&r);
     for (size_t i = 0; i < BERTH_COUNT(cases); ++i) {
@@ -230,7 +235,7 @@ TEST(added_tokens_honour_their_flags) {
     CHECK(berth_tokenizer_is_special(tokenizer, 256));
     CHECK(!berth_tokenizer_is_special(tokenizer, 257));
     CHECK(!berth_tokenizer_is_special(tokenizer, 4096));
-    CHECK_UINT(berth_tokenizer_size(tokenizer), 262);
+    CHECK_UINT(berth_tokenizer_size(tokenizer), 264);
     CHECK_INT(berth_tokenizer_find(tokenizer, BERTH_STR("<r>")), 258);
     CHECK_INT(berth_tokenizer_find(tokenizer, BERTH_STR("nothing")), -1);
     CHECK_STR(berth_tokenizer_token(tokenizer, 32).data, "\xC4\xA0");
