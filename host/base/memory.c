@@ -7,6 +7,11 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define LAZY_BYTES ((size_t)1 << 20)
 
 // Why writable globals: the heap is one per process, and so are its counters.
 static _Atomic uint64_t allocations;
@@ -44,6 +49,19 @@ void *berth_alloc_aligned(size_t alignment, size_t size) {
         return NULL;
     }
     return counted(block);
+}
+
+void berth_memory_zero(void *block, size_t size) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t begin = (uintptr_t)block;
+    const uintptr_t first = (begin + page - 1) / page * page;
+    const uintptr_t last = (begin + size) / page * page;
+    if (size < LAZY_BYTES || madvise((void *)first, last - first, MADV_DONTNEED) != 0) {
+        memset(block, 0, size);
+        return;
+    }
+    memset(block, 0, first - begin);
+    memset((void *)last, 0, begin + size - last);
 }
 
 void berth_free(void *block) {

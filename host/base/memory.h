@@ -15,6 +15,9 @@ void *berth_alloc(size_t size);
 void *berth_realloc(void *block, size_t size);
 // Uninitialised memory at a multiple of `alignment`, a power of two of at least 8. [any]
 void *berth_alloc_aligned(size_t alignment, size_t size);
+// Zeroes a block of berth_alloc_aligned. Whole pages of a large one are given back instead: they
+// are zero and take no memory until they are used. [any]
+void berth_memory_zero(void *block, size_t size);
 // Frees a block of any of the above; NULL does nothing. [any]
 void berth_free(void *block);
 

@@ -39,8 +39,9 @@ size_t berth_safetensors_count(const berth_safetensors *file);
 const berth_stored_tensor *berth_safetensors_at(const berth_safetensors *file, size_t index);
 // NULL when there is none of that name.
 const berth_stored_tensor *berth_safetensors_find(const berth_safetensors *file, const char *name);
-// Tells the system that a large tensor was read for the last time; its data stays valid.
-void berth_stored_tensor_drop(const berth_stored_tensor *tensor);
+// Tells the system that `bytes` of a tensor from `first` on were read for the last time; its data
+// stays valid. Of few bytes nothing is said.
+void berth_stored_tensor_drop(const berth_stored_tensor *tensor, uint64_t first, uint64_t bytes);
 void berth_safetensors_close(berth_safetensors *file);
 
 // ---- a checkpoint folder ------------------------------------------------------------------------
@@ -111,8 +112,13 @@ BERTH_MUST_CHECK berth_status berth_model_create(const berth_registry *registry,
                                                  berth_dtype activation,
                                                  berth_model_build **out_build);
 void berth_model_destroy(berth_model_build *build);
-// Writes the resident form of a weight, row-major, to `destination` (weight->bytes): shards placed,
-// vectors converted to the activation type.
+// The resident form of a weight, row-major, where it lies mapped as it is stored; NULL when it has
+// to be made: put together from shards, converted, or aligned.
+const void *berth_weight_stored(const berth_weight *weight);
+// The weight was read for the last time: see berth_stored_tensor_drop.
+void berth_weight_drop(const berth_weight *weight);
+// Writes the resident form to `destination` (weight->bytes): shards placed, vectors converted to
+// the activation type. Drops what it has read, piece by piece.
 BERTH_MUST_CHECK berth_status berth_weight_load(const berth_weight *weight, void *destination);
 
 #endif

@@ -16,7 +16,7 @@
 #define LENGTH_BYTES     8
 #define MAX_HEADER_BYTES UINT64_C(100000000)
 #define MAX_HEADER_DEPTH 8
-#define DROP_BYTES       ((uint64_t)1 << 20) // smaller tensors are not worth a system call
+#define DROP_BYTES       ((uint64_t)1 << 20) // less is not worth a system call
 #define TEXT_BYTES       512
 
 struct berth_safetensors {
@@ -337,11 +337,11 @@ const berth_stored_tensor *berth_safetensors_find(const berth_safetensors *file,
     return index == NULL ? NULL : &file->tensors[*index];
 }
 
-void berth_stored_tensor_drop(const berth_stored_tensor *tensor) {
-    if (tensor->bytes >= DROP_BYTES) {
+void berth_stored_tensor_drop(const berth_stored_tensor *tensor, uint64_t first, uint64_t bytes) {
+    if (bytes >= DROP_BYTES) {
         const berth_file_map *map = &tensor->file->map;
-        berth_file_map_drop(map, (size_t)((const uint8_t *)tensor->data - map->data),
-                            tensor->bytes);
+        const size_t offset = (size_t)((const uint8_t *)tensor->data - map->data);
+        berth_file_map_drop(map, offset + (size_t)first, (size_t)bytes);
     }
 }
 

@@ -58,7 +58,8 @@ static void *host_alloc(const berth_host *host, uint64_t bytes, uint64_t alignme
         (void)ignored;
         return NULL;
     }
-    return memset(memory, 0, bytes);
+    berth_memory_zero(memory, bytes);
+    return memory;
 }
 
 static void host_free(const berth_host *host, void *memory) {

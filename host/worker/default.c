@@ -55,23 +55,35 @@ static berth_status create_plan(berth_default_worker *base) {
         &base->plan);
 }
 
-// One weight at a time through one buffer, which never holds more than the largest weight.
-static berth_status load_weights(berth_default_worker *base) {
+typedef berth_array(unsigned char) weight_buffer;
+
+// One weight into the plan: as it lies mapped where that is its resident form already.
+static berth_status load_weight(const berth_default_worker *base, const berth_weight *weight,
+                                weight_buffer *buffer) {
+    const void *stored = berth_weight_stored(weight);
+    if (stored == NULL) {
+        BERTH_TRY(berth_array_reserve(buffer, weight->bytes));
+        BERTH_TRY(berth_weight_load(weight, buffer->data));
+        return berth_plan_set_parameter(base->plan, weight->value, buffer->data, weight->bytes);
+    }
+    if (weight->bytes > buffer->capacity) {
+        berth_array_free(buffer); // so that never both are there
+    }
+    BERTH_TRY(berth_plan_set_parameter(base->plan, weight->value, stored, weight->bytes));
+    berth_weight_drop(weight);
+    return BERTH_OK;
+}
+
+// Why in the order of the graph, and nothing kept: beside the resident weights there is never more
+// than one weight mapped and one in the buffer.
+static berth_status load_weights(const berth_default_worker *base) {
     const berth_model_build *build = base->build;
-    berth_array(unsigned char) buffer = {0};
+    weight_buffer buffer = {0};
     berth_status status = BERTH_OK;
     for (size_t i = 0; i < build->weight_count && status == BERTH_OK; ++i) {
-        const berth_weight *weight = &build->weights[i];
-        status = berth_array_reserve(&buffer, weight->bytes);
-        if (status == BERTH_OK) {
-            status = berth_weight_load(weight, buffer.data);
-        }
-        if (status == BERTH_OK) {
-            status =
-                berth_plan_set_parameter(base->plan, weight->value, buffer.data, weight->bytes);
-        }
+        status = load_weight(base, &build->weights[i], &buffer);
         if (status != BERTH_OK) {
-            berth_status_note(__FILE__, __LINE__, "loading '%s'", weight->name);
+            berth_status_note(__FILE__, __LINE__, "loading '%s'", build->weights[i].name);
         }
     }
     berth_array_free(&buffer);

@@ -25,6 +25,8 @@
 #define MARGIN      0.01F
 #define MODEL_LEN   136
 
+enum { FLOAT32 = 1 }; // of berth_config_dtypes
+
 // A request, and what it gave when it was alone.
 typedef struct solo {
     double temperature;
@@ -76,6 +78,7 @@ static size_t pick(uint64_t *state, size_t count) {
 static void start(flow *f, const char *model, const setup *how) {
     flow_init(f);
     f->config.model = model;
+    f->config.dtype = FLOAT32;
     f->config.max_model_len = MODEL_LEN;
     f->config.max_num_seqs = how->max_num_seqs;
     f->config.max_num_batched_tokens = how->max_num_batched_tokens;

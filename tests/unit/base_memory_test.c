@@ -4,6 +4,7 @@
 #include "base/memory.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "base/array.h"
@@ -25,6 +26,23 @@ TEST(memory_is_zeroed_and_counted) {
     berth_free(aligned);
     berth_free(NULL);
     CHECK_UINT(berth_memory_allocations(), before + 3);
+}
+
+TEST(memory_of_any_size_and_place_becomes_zero) {
+    static const size_t sizes[] = {1, 4095, 1 << 20, (1 << 20) + 5, (4 << 20) - 1};
+    for (size_t i = 0; i < BERTH_COUNT(sizes); ++i) {
+        unsigned char *block = berth_alloc_aligned(64, sizes[i] + 65);
+        memset(block, 0xaa, sizes[i] + 65);
+        berth_memory_zero(block + 64, sizes[i]);
+        CHECK_INT(block[63], 0xaa);
+        CHECK_INT(block[64 + sizes[i]], 0xaa);
+        size_t others = 0;
+        for (size_t k = 0; k < sizes[i]; ++k) {
+            others += block[64 + k] != 0;
+        }
+        CHECK_UINT(others, 0);
+        berth_free(block);
+    }
 }
 
 TEST(memory_fails_the_chosen_allocation_only) {

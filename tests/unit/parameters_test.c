@@ -122,6 +122,29 @@ TEST(weight_of_a_matrix_stays_as_it_is_stored) {
     end(&f);
 }
 
+TEST(weight_that_needs_no_change_is_found_where_it_is_stored) {
+    // One more letter in the header, and the other one is at an odd address.
+    static const tensor_row rows[][1] = {
+        {{"w", "BF16", "[2, 3]", 12, counting}},
+        {{"ww", "BF16", "[2, 3]", 12, counting}},
+    };
+    const int64_t shape[] = {2, 3};
+    size_t found = 0;
+    for (size_t i = 0; i < BERTH_COUNT(rows); ++i) {
+        fixture f;
+        start(&f, rows[i], 1, BERTH_DTYPE_F32);
+        const berth_parameter declared = matrix(rows[i]->name, shape);
+        const void *stored = berth_weight_stored(take(&f, &declared));
+        if (stored != NULL) {
+            ++found;
+            CHECK_UINT((uintptr_t)stored % 2, 0);
+            CHECK_BYTES(stored, counting, 12);
+        }
+        end(&f);
+    }
+    CHECK_UINT(found, 1);
+}
+
 TEST(weight_of_a_vector_takes_the_type_of_activations) {
     static const tensor_row rows[] = {
         {"v", "BF16", "[6]", 12, counting}
@@ -135,6 +158,7 @@ TEST(weight_of_a_vector_takes_the_type_of_activations) {
     CHECK_UINT(weight->bytes, 24);
     CHECK(weight->is_vector);
     float loaded[6];
+    CHECK_NULL(berth_weight_stored(weight));
     CHECK_OK(berth_weight_load(weight, loaded));
     CHECK_BYTES(loaded, six, 24);
     end(&f);
@@ -171,6 +195,7 @@ TEST(weight_gets_its_shards_one_below_the_other) {
     const berth_weight *weight = take(&f, &declared);
     CHECK_UINT(weight->type.dtype, BERTH_DTYPE_BF16);
     uint16_t loaded[6];
+    CHECK_NULL(berth_weight_stored(weight));
     CHECK_OK(berth_weight_load(weight, loaded));
     CHECK_BYTES(loaded, counting, 12);
     CHECK_OK(berth_parameters_check(f.parameters));

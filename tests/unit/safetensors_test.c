@@ -272,7 +272,7 @@ TEST(safetensors_reads_the_checkpoints_of_the_tests) {
     CHECK_UINT(berth_safetensors_count(file), 29);
     const berth_stored_tensor *table = berth_safetensors_find(file, "model.embed_tokens.weight");
     CHECK_UINT(table->bytes, 512 * 64 * 2);
-    berth_stored_tensor_drop(table);
+    berth_stored_tensor_drop(table, 0, table->bytes);
     berth_safetensors_close(file);
     CHECK_OK(berth_safetensors_open("tests/data/models/shakespeare/golden.safetensors", &file));
     berth_safetensors_close(file);
