@@ -66,7 +66,9 @@ static berth_status start_worker(berth_session *s) {
 }
 
 static berth_status load_model(berth_session *s) {
-    return berth_worker_load_model(s->worker);
+    BERTH_TRY(berth_worker_load_model(s->worker));
+    berth_session_note(s);
+    return BERTH_OK;
 }
 
 static berth_status start_engine(berth_session *s) {
@@ -132,9 +134,11 @@ static int exit_status(const berth_session *s, berth_status status) {
     if (s->stage == BERTH_STAGE_PLATFORM && s->decision.culprit) {
         return stages[BERTH_STAGE_REGISTRY].failure; // a plugin failed, not a device
     }
-    // Once the graph is there the checkpoint was good: it is the platform that cannot run it.
+    // Once the graph is there the checkpoint was good: it is the platform that cannot run it, or a
+    // value of the configuration that only the model could judge.
     if (s->stage == BERTH_STAGE_MODEL && berth_worker_graph(s->worker) && status != BERTH_CORRUPT) {
-        return stages[BERTH_STAGE_PLATFORM].failure;
+        return stages[status == BERTH_INVALID_ARGUMENT ? BERTH_STAGE_CONFIG : BERTH_STAGE_PLATFORM]
+            .failure;
     }
     return stages[s->stage].failure;
 }

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -74,4 +75,27 @@ uint64_t berth_memory_allocations(void) {
 
 uint64_t berth_memory_fail_after(uint64_t n) {
     return atomic_exchange(&until_failure, n);
+}
+
+// Why not sysinfo(2): it counts the page cache as used, and a machine that has read its checkpoints
+// has little else.
+uint64_t berth_memory_available(void) {
+    unsigned long long kibibytes = 0;
+    char line[128];
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        if (sscanf(line, "MemAvailable: %llu kB", &kibibytes) == 1) {
+            break;
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return (uint64_t)kibibytes * 1024;
+}
+
+uint64_t berth_memory_total(void) {
+    const long pages = sysconf(_SC_PHYS_PAGES);
+    const long page_bytes = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 0;
 }

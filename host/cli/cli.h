@@ -45,6 +45,7 @@ typedef enum berth_stage {
 #define BERTH_CLI_ANY_PLATFORM 1u // a platform, unless --platform names one
 #define BERTH_CLI_ANY_PLUGIN   2u // plugins and platforms in order: it shows in what state they are
 #define BERTH_CLI_MODEL        4u // needs --model
+#define BERTH_CLI_NOTES        8u // prints the plan's notes: they are not logged
 
 typedef struct berth_session berth_session;
 
@@ -97,6 +98,9 @@ BERTH_MUST_CHECK berth_status berth_command_check(berth_session *session);
 BERTH_MUST_CHECK berth_status berth_session_prepare(berth_session *session);
 // One warning for every plugin that failed and is not `quiet`, for commands that go on without it.
 void berth_session_warn(const berth_session *session);
+// The notes of the plan that was built: names of the user's that match nothing as warnings,
+// overrides that are never used at level info.
+void berth_session_note(const berth_session *session);
 // Writes session->out to standard output and empties it. IO when it cannot be written.
 BERTH_MUST_CHECK berth_status berth_session_print(berth_session *session);
 // What a stage gave when the command can do without it: keeps the failure and yields BERTH_OK.

@@ -234,6 +234,6 @@ const berth_command berth_command_ops_explain = {
     .bit = BERTH_COMMAND_OPS,
     .max_arguments = 1,
     .needs = BERTH_STAGE_MODEL,
-    .flags = BERTH_CLI_MODEL,
+    .flags = BERTH_CLI_MODEL | BERTH_CLI_NOTES,
     .run = explain,
 };

@@ -120,6 +120,20 @@ void berth_session_warn(const berth_session *session) {
     }
 }
 
+void berth_session_note(const berth_session *session) {
+    const berth_plan *plan = berth_worker_plan(session->worker);
+    if (!plan || session->command->flags & BERTH_CLI_NOTES) {
+        return;
+    }
+    for (size_t i = 0; i < berth_plan_note_count(plan); ++i) {
+        if (berth_plan_note_is_users(plan, i)) {
+            BERTH_WARN("ops", "%s", berth_plan_note(plan, i));
+        } else {
+            BERTH_INFO("ops", "%s", berth_plan_note(plan, i));
+        }
+    }
+}
+
 const char *berth_candidate_label(const berth_candidate *candidate) {
     if (candidate->id && candidate->id[0]) {
         return candidate->id;

@@ -67,6 +67,8 @@ berth_dispatch_counters berth_plan_counters(const berth_plan *plan);
 // Sorted.
 size_t berth_plan_note_count(const berth_plan *plan);
 const char *berth_plan_note(const berth_plan *plan, size_t index);
+// Whether the note is about a name that the user wrote and that has no effect.
+bool berth_plan_note_is_users(const berth_plan *plan, size_t index);
 
 // ---- loading
 // ------------------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static berth_status add_note(berth_plan *plan, const char *text) {
-    return text != NULL ? berth_array_push(&plan->notes, text)
+static berth_status add_note(berth_plan *plan, bool is_users, const char *text) {
+    const berth_plan_remark remark = {.text = text, .is_users = is_users};
+    return text != NULL ? berth_array_push(&plan->notes, remark)
                         : berth_arena_exhausted(plan->arena, "dispatch notes");
 }
 
@@ -54,7 +55,7 @@ static berth_status note_override(berth_plan *plan, const berth_impl_entry *entr
                       : !first->record.is_enabled ? "the op is switched off"
                                                   : "it supports none of the model's sites";
     return add_note(
-        plan,
+        plan, false,
         berth_arena_printf(plan->arena, "override '%s' of plugin %s for op '%s' is never used: %s",
                            entry->impl.name, entry->owner->id, entry->op->op.name, why));
 }
@@ -98,17 +99,19 @@ static berth_status note_name(berth_plan *plan, const char *key, const char *sig
         return BERTH_OK;
     }
     if (op != NULL) {
-        return add_note(plan, berth_arena_printf(plan->arena,
-                                                 "%s: '%s%s' matches nothing: the op '%s' is not "
-                                                 "in this model",
-                                                 key, sign, name, op->op.name));
+        return add_note(plan, true,
+                        berth_arena_printf(plan->arena,
+                                           "%s: '%s%s' matches nothing: the op '%s' is not "
+                                           "in this model",
+                                           key, sign, name, op->op.name));
     }
     const char *nearest = NULL;
     BERTH_TRY(nearest_op(plan, name, &nearest));
-    return add_note(plan, berth_arena_printf(
-                              plan->arena, "%s: '%s%s' matches nothing: there is no such op%s%s%s",
-                              key, sign, name, nearest != NULL ? ", did you mean '" : "",
-                              nearest != NULL ? nearest : "", nearest != NULL ? "'?" : ""));
+    return add_note(
+        plan, true,
+        berth_arena_printf(plan->arena, "%s: '%s%s' matches nothing: there is no such op%s%s%s",
+                           key, sign, name, nearest != NULL ? ", did you mean '" : "",
+                           nearest != NULL ? nearest : "", nearest != NULL ? "'?" : ""));
 }
 
 static berth_status note_names(berth_plan *plan) {
@@ -127,7 +130,7 @@ static berth_status note_names(berth_plan *plan) {
 }
 
 static int compare_notes(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
+    return strcmp(((const berth_plan_remark *)a)->text, ((const berth_plan_remark *)b)->text);
 }
 
 berth_status berth_plan_write_notes(berth_plan *plan) {

@@ -34,6 +34,18 @@ static berth_status check_request(const berth_plan_request *request) {
     return BERTH_OK;
 }
 
+// Judged for every op, not only for those of the model: a list that contradicts itself is wrong
+// whatever it is used with.
+static berth_status check_spellings(const berth_plan *plan) {
+    const berth_registry *registry = plan->request.registry;
+    for (size_t i = 0; i < berth_registry_op_count(registry); ++i) {
+        const berth_op *op = &berth_registry_op_at(registry, i)->op;
+        berth_op_wish wish;
+        BERTH_TRY(berth_custom_ops_wants(&plan->custom_ops, op->name, op->class_name, &wish));
+    }
+    return BERTH_OK;
+}
+
 static berth_status bind_nodes(berth_plan *plan) {
     const berth_host *host = berth_registry_host(plan->request.registry);
     for (size_t i = 0; i < plan->graph->node_count; ++i) {
@@ -119,6 +131,7 @@ static berth_status build(berth_plan *plan) {
     BERTH_TRY(berth_custom_ops_parse(
         plan->request.config, platform != NULL ? platform->platform.default_custom_ops : NULL,
         &plan->custom_ops));
+    BERTH_TRY(check_spellings(plan));
     BERTH_TRY(berth_layout_build(plan));
     BERTH_TRY(bind_nodes(plan));
     BERTH_TRY(berth_place(plan));
@@ -163,7 +176,11 @@ size_t berth_plan_note_count(const berth_plan *plan) {
 }
 
 const char *berth_plan_note(const berth_plan *plan, size_t index) {
-    return plan->notes.data[index];
+    return plan->notes.data[index].text;
+}
+
+bool berth_plan_note_is_users(const berth_plan *plan, size_t index) {
+    return plan->notes.data[index].is_users;
 }
 
 // ---- readiness ----------------------------------------------------------------------------------

@@ -45,6 +45,12 @@ typedef enum berth_layout_kind {
     BERTH_LAYOUT_COPY, // a reshape that no strides can express: a root, filled from its source
 } berth_layout_kind;
 
+// A line of the report after a build.
+typedef struct berth_plan_remark {
+    const char *text;
+    bool is_users; // about a name that the user wrote
+} berth_plan_remark;
+
 // How a value lies in the storage of its root. The innermost stride is always 1.
 typedef struct berth_layout {
     berth_layout_kind kind;
@@ -167,7 +173,7 @@ struct berth_plan {
 
     berth_array(berth_binding *) bindings;
     berth_dispatch_counters counters;
-    berth_array(const char *) notes;
+    berth_array(berth_plan_remark) notes;
 
     berth_layout *layouts;  // [value_count]
     berth_extent *extents;  // [value_count]

@@ -4,8 +4,9 @@
 #include "platform/platform.h"
 
 #include <string.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
+
+#include "base/memory.h"
 
 #define DEFAULT_ALIGNMENT 64
 #define STAGING_BYTES     (UINT64_C(1) << 20)
@@ -144,22 +145,11 @@ const berth_runtime_counters *berth_runtime_counted(const berth_runtime *runtime
     return &runtime->counters;
 }
 
-static void host_memory(uint64_t *out_free, uint64_t *out_total) {
-    struct sysinfo info;
-    *out_free = 0;
-    *out_total = 0;
-    if (sysinfo(&info) == 0) {
-        *out_free = (uint64_t)(info.freeram + info.bufferram) * info.mem_unit;
-        *out_total = (uint64_t)info.totalram * info.mem_unit;
-    }
-}
-
 berth_status berth_runtime_info(const berth_runtime *runtime, berth_device_info *out) {
     *out = (berth_device_info){.size = sizeof(*out), .name = "host", .uuid = ""};
     if (runtime->platform == NULL) {
-        uint64_t free_bytes = 0;
         const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-        host_memory(&free_bytes, &out->memory_bytes);
+        out->memory_bytes = berth_memory_total();
         out->compute_units = cores > 0 ? (uint64_t)cores : 1;
         return BERTH_OK;
     }
@@ -174,7 +164,8 @@ berth_status berth_runtime_info(const berth_runtime *runtime, berth_device_info 
 berth_status berth_runtime_memory(const berth_runtime *runtime, uint64_t *out_free,
                                   uint64_t *out_total) {
     if (runtime->platform == NULL) {
-        host_memory(out_free, out_total);
+        *out_free = berth_memory_available();
+        *out_total = berth_memory_total();
         return BERTH_OK;
     }
     if (runtime->platform->device.memory_info != NULL) {

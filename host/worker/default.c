@@ -90,6 +90,21 @@ static berth_status load_weights(const berth_default_worker *base) {
     return status;
 }
 
+static berth_status check_heads(const berth_default_worker *base) {
+    const uint64_t max = base->platform ? base->platform->capabilities.max_head_size : 0;
+    for (size_t i = 0; max > 0 && i < base->build->kv_cache_count; ++i) {
+        const berth_kv_cache_spec *spec = &base->build->kv_caches[i];
+        if ((uint64_t)spec->head_size > max) {
+            return BERTH_FAIL(UNSUPPORTED,
+                              "platform '%s' has heads of at most %llu elements, those of layer "
+                              "'%s' have %lld; take another with --platform",
+                              base->platform->platform.name, (unsigned long long)max, spec->layer,
+                              (long long)spec->head_size);
+        }
+    }
+    return BERTH_OK;
+}
+
 static berth_status build_from(berth_default_worker *base, const berth_checkpoint *checkpoint) {
     BERTH_TRY(
         berth_platform_verify(base->platform, berth_checkpoint_architecture(checkpoint), NULL));
@@ -98,6 +113,7 @@ static berth_status build_from(berth_default_worker *base, const berth_checkpoin
     BERTH_TRY(berth_model_create(base->registry, base->config, checkpoint, base->activation,
                                  &base->build));
     BERTH_TRY(berth_platform_verify(base->platform, NULL, base->build->quantization));
+    BERTH_TRY(check_heads(base));
     BERTH_TRY(create_plan(base));
     BERTH_TRY(load_weights(base));
     BERTH_TRY(berth_plan_ready(base->plan));

@@ -36,7 +36,7 @@ typedef struct berth_capabilities {
     uint64_t dtype_count;
     berth_dtype fp8_dtype;  // BERTH_DTYPE_NONE: no fp8
     int32_t memory_type;    // device_type of its tensors, BERTH_MEMORY_*
-    uint64_t max_head_size; // 0: no limit
+    uint64_t max_head_size; // of attention, a model with larger heads is refused; 0: no limit
     uint64_t
         alignment_bytes; // of allocations and of every planned tensor; a power of two, 0 means 64
 } berth_capabilities;

@@ -11,6 +11,10 @@
 // determine_available_memory, initialize_from_config, compile_or_warm_up_model, then any number of
 // steps (execute_model, and sample_tokens when that was pending), shutdown at any time. Another
 // order is BERTH_WRONG_STATE.
+//
+// A host of ABI 1.0 calls none of these itself: sleep, wake_up, LoRA, take_draft_token_ids,
+// profile, update_max_model_len, check_health, reset_caches. They are here so that a table has one
+// layout for ever; an overriding plugin may call them through the merged table.
 #ifndef BERTH_WORKER_H
 #define BERTH_WORKER_H
 

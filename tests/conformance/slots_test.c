@@ -233,6 +233,18 @@ static void add_slots(test_cases *cases, const origin *from, berth_table_id id) 
     }
 }
 
+TEST(a_model_with_larger_heads_than_the_platform_has_is_refused) {
+    program p;
+    PROGRAM_RUN(&p,
+                PROGRAM_ENV("BERTH_PLUGIN_DIRS=/nonexistent", "NULLED_SMALL_HEADS=1",
+                            "NULLED_LIBRARY=" TEST_BUILD "/plugins/libberth-platform-dummy.so"),
+                BERTH, "run", "--model", LLAMA, "--prompt", "x", "--allow-fallback", "--plugin",
+                TEST_BUILD "/tests/plugins/nulled/libberth-nulled.so", "--platform", "dummy");
+    CHECK_INT(p.status, 6);
+    CHECK_CONTAINS(p.err, "heads of at most 4 elements");
+    CHECK_STR(p.out, "");
+}
+
 TEST_CASES(a_slot_may_be_missing_or_is_named) {
     for (size_t i = 0; i < BERTH_COUNT(origins); ++i) {
         add_case(cases, &(slot_case){.from = &origins[i], .table = "every table"});

@@ -100,6 +100,29 @@ TEST(bad_input_custom_ops_that_contradict_themselves) {
     program p;
     RUN(&p, "--model", LLAMA, "--prompt", "x", "--custom-ops", "all,+rms_norm,-rms_norm");
     check_silent(&p, 3, "+rms_norm", "-rms_norm");
+    // The same op under both names, in the model or not.
+    RUN(&p, "--model", LLAMA, "--prompt", "x", "--allow-fallback", "--custom-ops",
+        "+RMSNorm,-rms_norm");
+    check_silent(&p, 3, "+RMSNorm", "-rms_norm");
+    RUN(&p, "--model", LLAMA, "--prompt", "x", "--allow-fallback", "--custom-ops",
+        "+Contiguous,-contiguous");
+    check_silent(&p, 3, "+Contiguous", "-contiguous");
+}
+
+TEST(bad_input_length_beyond_the_model) {
+    program p;
+    RUN(&p, "--model", LLAMA, "--prompt", "x", "--allow-fallback", "--max-model-len", "100000");
+    check_silent(&p, 3, "--max-model-len", "512");
+}
+
+// What is only misspelled does not stop a run, and is said once.
+TEST(bad_input_names_of_ops_that_match_nothing_are_warned_of) {
+    program p;
+    RUN(&p, "--model", LLAMA, "--prompt", "x", "-n", "1", "--allow-fallback", "--custom-ops",
+        "all,-rms_nrm", "--fallback-ops", "linaer");
+    CHECK_INT(p.status, 0);
+    CHECK_CONTAINS(p.err, "warn: ops: custom_ops: '-rms_nrm' matches nothing");
+    CHECK_CONTAINS(p.err, "warn: ops: fallback_ops: 'linaer' matches nothing");
 }
 
 // ---- directories and plugins --------------------------------------------------------------------

@@ -45,6 +45,21 @@ TEST(memory_of_any_size_and_place_becomes_zero) {
     }
 }
 
+TEST(memory_that_is_available_includes_the_page_cache) {
+    unsigned long long kibibytes = 0;
+    char line[128];
+    FILE *file = fopen("/proc/meminfo", "r");
+    while (file && fgets(line, sizeof line, file)) {
+        (void)sscanf(line, "MemAvailable: %llu kB", &kibibytes);
+    }
+    CHECK(file && fclose(file) == 0);
+    const uint64_t available = berth_memory_available();
+    const uint64_t total = berth_memory_total();
+    CHECK(total > 0 && available > 0 && available <= total);
+    // Others of this machine take and give between the two readings.
+    CHECK(available > kibibytes * 1024 / 2);
+}
+
 TEST(memory_fails_the_chosen_allocation_only) {
     CHECK_UINT(berth_memory_fail_after(2), 0);
     void *first = berth_alloc(1);
