@@ -54,6 +54,7 @@ core-ops_KERNELS := kernels/native/*.c
 lacks = $(strip $(foreach r,$($1_REQUIRES),$(if $(filter yes,$($r_FOUND)),,$r)))
 left_out := $(foreach p,$(shared),$(if $(call lacks,$p),$p))
 plugins := $(filter-out $(left_out),$(shared))
+sets := $(sort $(foreach p,$(plugins),$($p_SETS)))
 
 # ---- rules --------------------------------------------------------------------------------------
 
@@ -63,7 +64,7 @@ same = $(and $(findstring x$1x,x$2x),$(findstring x$2x,x$1x))
 remember = $(if $(and $(wildcard $1),$(call same,$(strip $2),$(strip $(file <$1)))),,$(shell mkdir -p $(dir $1))$(file >$1,$2))
 objects = $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $1)))
 
-$(call remember,$(B)/flags,$(CC) $(FLAGS_tests) $(FLAGS_plugins) $(CFLAGS) $(LDFLAGS))
+$(call remember,$(B)/flags,$(CC) $(FLAGS_tests) $(FLAGS_plugins) $(CFLAGS) $(LDFLAGS) $(foreach s,$(sets),$(SET_$s)))
 $(call remember,$(B)/nvcc_flags,$(NVCC) $(NVCC_FLAGS))
 compile = $(CC) $(call flags,$<) -MMD -MP $(CFLAGS) -c $< -o $@
 $(B)/obj/%.o: %.c $(B)/flags
@@ -72,6 +73,13 @@ $(B)/obj/%.o: %.c $(B)/flags
 $(B)/static/%.o: plugins/%.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,CC)$(compile) -DBERTH_STATIC=$(subst -,_,$(call place,$<))
+# A kernel of an instruction set has the set's name behind its own.
+define set_rule
+$(B)/$1/%.o: %.c $(B)/flags
+	@mkdir -p $$(@D)
+	$$(call say,CC)$$(compile) $(SET_$1) -Dberth_kernel_$$(*F)=berth_kernel_$$(*F)_$1
+endef
+$(foreach s,$(sets),$(eval $(call set_rule,$s)))
 $(B)/obj/%.o: %.cu $(B)/nvcc_flags
 	@mkdir -p $(@D)
 	$(call say,NV)$(NVCC) $(NVCC_FLAGS) -I plugin-api -I kernels -MMD -MP -c $< -o $@
@@ -83,18 +91,23 @@ $(B)/gen/$1.c: $(B)/gen/$1.list tools/catalog
 	$$(call say,GEN)tools/catalog $1 $2 >$$@
 endef
 # content FOLDER: own files, kernels, and the table of what the folder lists. Of several kernels of
-# one file name the last folder's counts; files in sub-folders are helpers, not entries.
+# one file name the last folder's counts; files in sub-folders are helpers, not entries. A folder
+# with sets has its kernels, and a table of them, once for each.
 kernel_files = $(foreach k,$($1_KERNELS),$(sort $(wildcard $k)))
 kernels = $(foreach f,$(call kernel_files,$1),$(if $(filter $f,$(lastword \
           $(filter %/$(notdir $f),$(call kernel_files,$1)))),$f))
 helpers = $(sort $(wildcard $(foreach k,$($1_KERNELS),$(dir $k)*/$(notdir $k))))
+kernel_kind = $(subst -,_,$(patsubst platform-%,%,$1))$(addprefix _,$2)_kernels
 kind = $(if $(filter core-ops,$1),native_ops,$(if $(filter core-%,$1),$(subst -,_,$1),$(if \
-       $($1_KERNELS),$(subst -,_,$(patsubst platform-%,%,$1))_kernels)))
+       $($1_SETS),,$(if $($1_KERNELS),$(call kernel_kind,$1)))))
 entries = $(or $(call kernels,$1),$(if $(filter core-%,$1),$(filter-out %/plugin.c,$(wildcard plugins/$1/*.c))))
+set_objects = $(patsubst %.c,$(B)/$2/%.o,$(call kernels,$1)) $(call objects,$(B)/gen/$(call kernel_kind,$1,$2).c)
 define content
-objects_$1 := $(call objects,$(call sources_in,plugins/$1) $(call kernels,$1) $(call helpers,$1)) \
-              $(if $(call kind,$1),$(call objects,$(B)/gen/$(call kind,$1).c))
+objects_$1 := $(call objects,$(call sources_in,plugins/$1) $(if $($1_SETS),,$(call kernels,$1)) $(call helpers,$1)) \
+              $(if $(call kind,$1),$(call objects,$(B)/gen/$(call kind,$1).c)) \
+              $(foreach s,$($1_SETS),$(call set_objects,$1,$s))
 $(if $(call kind,$1),$(eval $(call table,$(call kind,$1),$(sort $(call entries,$1)))))
+$(foreach s,$($1_SETS),$(eval $(call table,$(call kernel_kind,$1,$s),$(patsubst %.c,%_$s.c,$(call kernels,$1)))))
 endef
 $(foreach p,$(core) $(plugins),$(eval $(call content,$p)))
 $(foreach p,$(fakes),$(eval objects_$p := $(call objects,$(call sources_in,tests/fakes/$p))))
@@ -144,6 +157,10 @@ $(B)/gen/tests/%.c: tests/%.c tools/test-list
 $(B)/tests/%: $(B)/obj/tests/%.o $(B)/obj/$(B)/gen/tests/%.o $(support) $(B)/libberth.a
 	@mkdir -p $(@D)
 	$(call say,LD)$(call link,-lcmocka)
+# Each of tests/bench is a program: platform-cpu beside what it is measured by.
+$(B)/tests/bench/%: $(B)/obj/tests/bench/%.o
+	@mkdir -p $(@D)
+	$(call say,LD)$(CC) -pthread $(FLAVOUR) $< $(LDFLAGS) $(ONEDNN_LIBS) -fopenmp -ldl -lm -o $@
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 
 # ---- everyday targets ---------------------------------------------------------------------------

@@ -31,11 +31,11 @@ $(eval $(call decide,CUDA,$(and $(call program,g++,),$(NVCC)),nvcc or g++ not fo
 HIPCC := $(call program,hipcc,$(HIP_HOME)/bin /opt/rocm/bin)
 $(eval $(call decide,HIP,$(HIPCC),hipcc not found; install hipcc or set HIP_HOME to build platform-hip))
 
-# oneDNN: the matrix products of platform-cpu. Why nodelete: its libgomp crashes after dlclose.
+# oneDNN: what the matrix products of platform-cpu are measured beside (tests/bench).
 ONEDNN_CFLAGS := $(if $(ONEDNN_HOME),-isystem $(ONEDNN_HOME)/include)
 ONEDNN_LIBS := $(if $(ONEDNN_HOME),-L$(ONEDNN_HOME)/lib -Wl$(,)-rpath$(,)$(ONEDNN_HOME)/lib) -ldnnl
 $(eval $(call decide,ONEDNN,$(and $(call header,dnnl.h,$(ONEDNN_HOME)/include),$(call \
-  library,dnnl,$(ONEDNN_HOME)/lib)),dnnl.h or libdnnl not found; install libdnnl-dev or set ONEDNN_HOME to build platform-cpu))
+  library,dnnl,$(ONEDNN_HOME)/lib)),dnnl.h or libdnnl not found; install libdnnl-dev or set ONEDNN_HOME to build tests/bench))
 
 # OpenCL: the loader library and its headers.
 OPENCL_LIBS := -lOpenCL

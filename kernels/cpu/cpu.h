@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of this folder share: the platform behind berth_device.self, the question
-// whether a site is of one float type, and the life of an instance. Every kernel computes in
-// float32, whatever the operands are; what its `supports` refuses runs the native reference.
+// What the kernels of this folder share: the platform behind berth_device.self and its threads, the
+// question whether a site is of one float type, and the life of an instance. Every kernel computes
+// in float32, whatever the operands are; what its `supports` refuses runs the native reference.
+//
+// A kernel that is worth more than one thread keeps device->self of its create, puts what the parts
+// need to know on its stack and calls run: every part takes berth_share of the rows, heads or
+// outputs. A part writes what no other part touches, so nothing but run synchronises; scratch of a
+// part is a piece of the workspace, of which there are `threads`. The result must not depend on how
+// many parts there are.
 #ifndef BERTH_KERNELS_CPU_CPU_H
 #define BERTH_KERNELS_CPU_CPU_H
 
@@ -11,11 +17,30 @@
 
 #include <math.h>
 
+// One part of a kernel's work; parts are numbered from 0. Must not fail, wait or call run.
+typedef void (*berth_work_fn)(const void *work, int64_t part, int64_t parts);
+
 // `self` of a platform that registers these kernels.
 typedef struct berth_cpu {
     const berth_host *host;
-    int64_t threads; // of one kernel; 0: every core that the process may use
+    int64_t threads; // parts that run makes, at least 1
+    // Whether the dot product of bf16 pairs is faster here than floats: 1 or -1, 0 before anybody
+    // has measured it (in a create).
+    int64_t bf16_dot_wins;
+    // Calls work(work, part, parts) once for every part, each on its own thread, the same part
+    // always on the same one; returns when all have ended. From one thread at a time.
+    void (*run)(const struct berth_cpu *cpu, berth_work_fn function, const void *work);
 } berth_cpu;
+
+typedef struct berth_span {
+    int64_t first;
+    int64_t end;
+} berth_span;
+
+// The part's share of `count` things, in order; shares differ by one at most.
+static inline berth_span berth_share(int64_t count, int64_t part, int64_t parts) {
+    return (berth_span){.first = count * part / parts, .end = count * (part + 1) / parts};
+}
 
 // The loop's iterations are independent, whatever the pointers: an output may be the input itself.
 #define BERTH_INDEPENDENT _Pragma("GCC ivdep")

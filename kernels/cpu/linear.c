@@ -1,60 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear in float32 by oneDNN: y = x · weightᵀ + bias, the weight packed once, when it is loaded.
+// linear for x, weight and bias of any float dtype: y = x · weightᵀ + bias, sums in float32, one
+// rounding at the end. The weight stays in its dtype, in panels (linear_panel.h).
 //
-// Packing widens the weight to float32 in the blocked layout that oneDNN prefers; all primitives of
-// a site read that one layout. oneDNN is fast only when every size is known, so there is a
-// primitive for each bucket of 1, 2, 4 … 512 rows. A batch is cut into the largest buckets that
-// fit; a rest of fewer than 64 rows is padded to the next bucket. Why padded and not cut further:
-// so few rows cost what reading the weight costs, and each further cut reads it once more, while
-// padding copies at most 63 rows.
-//
-// Everything is made in create. What oneDNN 2.6 itself takes from the heap in a call is the list of
-// its arguments.
+// x is packed first: blocks of as many rows as a tile has, each [pairs][2][rows], so that a tile
+// reads it front to back. Then every part of the pool takes its share of the panels, and sums of
+// all rows over one chunk of the columns at a time: the chunk of a panel stays in the first cache
+// for all rows, the chunk of x in the second for a group of panels. With many rows the chunk is
+// widened to floats once; with few, the tile does it as it goes.
 #include <cpu/cpu.h>
 
-#include "onednn/product.h"
-
-#include <omp.h>
+#include <cpu/linear_choice.h>
+#include <cpu/linear_panel.h>
+#include <cpu/linear_tile.h>
 
 enum { X, WEIGHT, BIAS };
 
-#define BUCKETS      10        // of 1, 2, 4 … 512 rows
-#define PADDED_ROWS  64        // a smaller rest is padded
-#define ALONE_FLOATS (1 << 20) // a smaller weight is multiplied by one thread
-
-typedef struct bucket {
-    dnnl_primitive_t primitive;
-    dnnl_memory_t x;
-    dnnl_memory_t y;
-    dnnl_memory_t scratch;
-} bucket;
+#define CHUNK_PAIRS 256       // of columns, with many rows
+#define FEW_PAIRS   64        // with few
+#define AHEAD_BYTES 512       // of the weight, when one row or a few read it once
+#define GROUP       4         // panels that take turns with a chunk of x
+#define FEW_ROWS    64        // no more of them: panels one by one, widened by the tiles
+#define MOST_ROWS   512       // at a time
+#define ALONE       (1 << 18) // so few products are not worth waking other threads
 
 typedef struct linear {
     const berth_host *host;
-    dnnl_engine_t engine;
-    dnnl_stream_t stream;
-    dnnl_memory_t weight;
-    dnnl_memory_t bias; // NULL: none
-    berth_product product;
-    int64_t padded_rows; // that the workspace has room for
-    uint64_t scratch_bytes;
-    int threads;
-    int64_t bucket_count;
-    bucket buckets[BUCKETS];
+    const berth_cpu *cpu;
+    int64_t in;
+    int64_t out;
+    int64_t pairs;
+    int64_t panels;
+    berth_dtype dtype; // of the weight
+    int product;       // TIMES_* or DOT_BF16
+    int64_t at_once;   // rows
+    int64_t x_floats;  // of a packed row
 } linear;
 
-// ---- shapes and layouts -------------------------------------------------------------------------
+// One forward, or MOST_ROWS rows of it.
+typedef struct job {
+    const linear *self;
+    const berth_op_args *args;
+    int64_t first; // row of x
+    int64_t rows;
+    int64_t height; // of a block, the last may have less
+    float *x;       // packed
+    char *scratch;  // of part 0
+} job;
 
-static berth_product product_of(const berth_op_site *site) {
-    return (berth_product){
-        .host = site->host,
-        .in = site->inputs[WEIGHT]->dims[1].b,
-        .out = site->inputs[WEIGHT]->dims[0].b,
-        .has_bias = site->inputs[BIAS] != NULL,
-    };
+// ---- instances ----------------------------------------------------------------------------------
+
+static berth_status supports(const berth_op_site *site, const berth_device *device) {
+    (void)device;
+    if (!(site->parameter_mask & UINT64_C(1) << WEIGHT)) {
+        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED,
+                                 "'weight' is not a parameter and cannot be packed");
+    }
+    return BERTH_OK;
 }
 
-// The most rows that x can have; a site without bounds has as many as the largest bucket.
+static uint64_t packed_bytes(const berth_op_site *site, uint64_t input) {
+    const berth_value_type *type = site->inputs[WEIGHT];
+    return input == WEIGHT ? (uint64_t)(pieces(type->dims[0].b, PANEL) *
+                                        panel_bytes(type->dims[1].b, type->dtype))
+                           : 0;
+}
+
+static berth_status pack(const berth_op_site *site, uint64_t input, const berth_tensor *source,
+                         const berth_tensor *destination) {
+    (void)site;
+    (void)input; // the weight is the only one with a packed size
+    pack_panels(source, berth_data(destination));
+    return BERTH_OK;
+}
+
+// The most rows that x can have, as far as they are taken at a time.
 static int64_t most_rows(const berth_op_site *site) {
     const berth_value_type *x = site->inputs[X];
     int64_t rows = 1;
@@ -64,244 +83,260 @@ static int64_t most_rows(const berth_op_site *site) {
                                 : dim.symbol == BERTH_SYMBOL_TOKENS  ? site->max_tokens
                                                                      : 0;
         if (dim.symbol != BERTH_SYMBOL_NONE && symbol == 0) {
-            return INT64_C(1) << (BUCKETS - 1);
+            return MOST_ROWS;
         }
-        rows *= (dim.a * (int64_t)symbol + dim.b + dim.c - 1) / dim.c;
+        rows *= pieces(dim.a * (int64_t)symbol + dim.b, dim.c);
     }
-    return rows;
+    return rows < 1 ? 1 : at_most(rows, MOST_ROWS);
 }
 
-// The smallest bucket that holds the rows, of which there are at most 512.
-static int64_t bucket_of(int64_t rows) {
-    int64_t index = 0;
-    while (index < BUCKETS - 1 && INT64_C(1) << index < rows) {
-        ++index;
+static int product_of(const berth_op_site *site, berth_cpu *cpu) {
+    const berth_dtype weight = site->inputs[WEIGHT]->dtype;
+    if (weight != BERTH_DTYPE_BF16) {
+        return weight == BERTH_DTYPE_F32 ? TIMES_F32 : TIMES_F16;
     }
-    return index;
-}
-
-static berth_status supports(const berth_op_site *site, const berth_device *device) {
-    (void)device;
-    const berth_status status = berth_needs_f32(site, X);
-    if (status != BERTH_OK) {
-        return status;
+    if (cpu->bf16_dot_wins == 0) {
+        cpu->bf16_dot_wins = choose_bf16_product();
     }
-    if (!(site->parameter_mask & UINT64_C(1) << WEIGHT)) {
-        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED,
-                                 "'weight' is not a parameter and cannot be packed");
-    }
-    const berth_product product = product_of(site);
-    if (berth_product_packed_bytes(&product) == 0) {
-        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED,
-                                 "oneDNN has no product of %lld x %lld", (long long)product.in,
-                                 (long long)product.out);
-    }
-    return berth_needs_f32(site, BIAS);
-}
-
-static uint64_t packed_bytes(const berth_op_site *site, uint64_t input) {
-    const berth_product product = product_of(site);
-    return input == WEIGHT ? berth_product_packed_bytes(&product) : 0;
-}
-
-static berth_status pack(const berth_op_site *site, uint64_t input, const berth_tensor *source,
-                         const berth_tensor *destination) {
-    (void)input; // the weight is the only one with a packed size
-    const berth_product product = product_of(site);
-    return berth_product_pack(&product, source, destination);
-}
-
-// ---- instances ----------------------------------------------------------------------------------
-
-static void destroy(void *state) {
-    linear *self = state;
-    if (!self) {
-        return;
-    }
-    for (int64_t i = 0; i < BUCKETS; ++i) {
-        (void)dnnl_primitive_destroy(self->buckets[i].primitive);
-        (void)dnnl_memory_destroy(self->buckets[i].x);
-        (void)dnnl_memory_destroy(self->buckets[i].y);
-        (void)dnnl_memory_destroy(self->buckets[i].scratch);
-    }
-    (void)dnnl_memory_destroy(self->weight);
-    (void)dnnl_memory_destroy(self->bias);
-    (void)dnnl_stream_destroy(self->stream);
-    (void)dnnl_engine_destroy(self->engine);
-    berth_instance_free(self);
-}
-
-// Takes the description over.
-static dnnl_status_t fill_bucket(linear *self, dnnl_primitive_desc_t product, bucket *out) {
-    const dnnl_memory_desc_t *x = dnnl_primitive_desc_query_md(product, dnnl_query_src_md, 0);
-    const dnnl_memory_desc_t *y = dnnl_primitive_desc_query_md(product, dnnl_query_dst_md, 0);
-    const dnnl_memory_desc_t *scratch =
-        dnnl_primitive_desc_query_md(product, dnnl_query_scratchpad_md, 0);
-    const uint64_t scratch_bytes = dnnl_memory_desc_get_size(scratch);
-    if (self->scratch_bytes < scratch_bytes) {
-        self->scratch_bytes = scratch_bytes;
-    }
-    dnnl_status_t status = dnnl_primitive_create(&out->primitive, product);
-    if (status == dnnl_success) {
-        status = dnnl_memory_create(&out->x, x, self->engine, DNNL_MEMORY_NONE);
-    }
-    if (status == dnnl_success) {
-        status = dnnl_memory_create(&out->y, y, self->engine, DNNL_MEMORY_NONE);
-    }
-    if (status == dnnl_success) {
-        status = dnnl_memory_create(&out->scratch, scratch, self->engine, DNNL_MEMORY_NONE);
-    }
-    (void)dnnl_primitive_desc_destroy(product);
-    return status;
-}
-
-static berth_status fill(linear *self, const berth_op_site *site) {
-    const berth_host *host = site->host;
-    dnnl_memory_desc_t layout;
-    const dnnl_memory_desc_t bias = berth_dnnl_matrix(1, self->product.out, dnnl_ab);
-    BERTH_DNNL_TRY(host, dnnl_engine_create(&self->engine, dnnl_cpu, 0));
-    BERTH_DNNL_TRY(host,
-                   dnnl_stream_create(&self->stream, self->engine, dnnl_stream_default_flags));
-    BERTH_DNNL_TRY(host, berth_product_layout(&self->product, self->engine, &layout));
-    BERTH_DNNL_TRY(host,
-                   dnnl_memory_create(&self->weight, &layout, self->engine, DNNL_MEMORY_NONE));
-    if (site->inputs[BIAS]) {
-        BERTH_DNNL_TRY(host,
-                       dnnl_memory_create(&self->bias, &bias, self->engine, DNNL_MEMORY_NONE));
-    }
-    omp_set_num_threads(self->threads);
-    for (int64_t i = 0; i < self->bucket_count; ++i) {
-        dnnl_primitive_desc_t product = NULL;
-        BERTH_DNNL_TRY(host, berth_product_describe(&self->product, self->engine, INT64_C(1) << i,
-                                                    &layout, &product));
-        BERTH_DNNL_TRY(host, fill_bucket(self, product, &self->buckets[i]));
-    }
-    return BERTH_OK;
-}
-
-// Why one thread for a small weight: a barrier costs more than the other threads save, and far more
-// when another process holds one of their cores.
-static int thread_count(const linear *self, const berth_cpu *cpu) {
-    const int all = cpu->threads > 0 ? (int)cpu->threads : omp_get_num_procs();
-    return self->product.in * self->product.out < ALONE_FLOATS ? 1 : all;
+    return site->inputs[X]->dtype == BERTH_DTYPE_BF16 && cpu->bf16_dot_wins > 0 ? DOT_BF16
+                                                                                : TIMES_BF16;
 }
 
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
-    berth_status status = berth_instance_new(site, sizeof(linear), out_self);
-    if (status != BERTH_OK) {
-        return status;
-    }
-    linear *self = *out_self;
-    const int64_t rows = most_rows(site);
-    self->product = product_of(site);
-    self->threads = thread_count(self, device->self);
-    self->bucket_count = bucket_of(rows) + 1;
-    self->padded_rows = INT64_C(1) << bucket_of(rows < PADDED_ROWS ? rows : PADDED_ROWS);
-    status = fill(self, site);
-    if (status != BERTH_OK) {
-        destroy(self);
+    const berth_status status = berth_instance_new(site, sizeof(linear), out_self);
+    if (status == BERTH_OK) {
+        const berth_value_type *weight = site->inputs[WEIGHT];
+        linear *self = *out_self;
+        self->cpu = device->self;
+        self->dtype = weight->dtype;
+        self->out = weight->dims[0].b;
+        self->in = weight->dims[1].b;
+        self->pairs = pieces(self->in, 2);
+        self->panels = pieces(self->out, PANEL);
+        self->product = product_of(site, device->self);
+        self->at_once = most_rows(site);
+        self->x_floats = self->product == DOT_BF16 ? self->pairs : 2 * self->pairs;
     }
     return status;
 }
 
-// ---- running ------------------------------------------------------------------------------------
-
-static uint64_t aligned(uint64_t bytes) {
-    return (bytes + 63) / 64 * 64;
+static uint64_t aligned(int64_t floats) {
+    return ((uint64_t)floats * sizeof(float) + 63) / 64 * 64;
 }
 
-// oneDNN's scratch, then padded rows of x, then of y.
+// Of one part: the sums of a group of panels, and a widened chunk of a panel.
+static uint64_t scratch_bytes(const linear *self) {
+    return aligned(GROUP * self->at_once * PANEL) + aligned(2 * CHUNK_PAIRS * PANEL);
+}
+
 static uint64_t workspace(void *state, uint64_t tokens) {
     (void)tokens;
     const linear *self = state;
-    const uint64_t rows = (uint64_t)self->padded_rows;
-    return aligned(self->scratch_bytes) +
-           aligned(rows * (uint64_t)self->product.in * sizeof(float)) +
-           aligned(rows * (uint64_t)self->product.out * sizeof(float));
+    return aligned(self->at_once * self->x_floats) +
+           (uint64_t)self->cpu->threads * scratch_bytes(self);
 }
 
-static int is_dense(const berth_tensor *tensor) {
-    int64_t stride = 1;
-    for (int32_t dim = tensor->ndim - 1; dim >= 0; --dim) {
-        if (tensor->shape[dim] != 1 && tensor->strides[dim] != stride) {
-            return 0;
+// ---- packing x ----------------------------------------------------------------------------------
+
+#define PACKED_WORDS 64 // of a row at a time
+
+// Words of a packed row: floats, or pairs of bf16; a column that x does not have is zero.
+static void load_words(const job *in, int64_t row, berth_span words, float *to) {
+    const berth_tensor *x = in->args->inputs[X];
+    const int is_paired = in->self->product == DOT_BF16;
+    const int64_t column = words.first * (1 + is_paired);
+    const int64_t end = words.end * (1 + is_paired);
+    const int64_t columns = at_most(end, in->self->in) - column;
+    if (end > in->self->in) {
+        to[words.end - words.first - 1] = 0;
+    }
+    if (is_paired) {
+        memcpy(to, (const uint16_t *)berth_row(x, row) + column,
+               (size_t)columns * sizeof(uint16_t));
+    } else {
+        berth_load(berth_row(x, row), x->dtype, column, columns, to);
+    }
+}
+
+static void pack_block(const job *in, int64_t block) {
+    const int64_t end = in->self->x_floats;
+    const int64_t start = block * in->height;
+    const int64_t rows = at_most(in->height, in->rows - start);
+    float *to = in->x + start * end;
+    float piece[BERTH_TILE_ROWS][PACKED_WORDS];
+    for (berth_span words = {0}; words.first < end; words.first = words.end) {
+        words.end = at_most(words.first + PACKED_WORDS, end);
+        for (int64_t row = 0; row < rows; ++row) {
+            load_words(in, in->first + start + row, words, piece[row]);
         }
-        stride *= tensor->shape[dim];
+        berth_transpose(piece[0], PACKED_WORDS, rows, words.end - words.first,
+                        to + words.first * rows);
     }
-    return 1;
 }
 
-// Runs the bucket on dense rows.
-static berth_status run(const linear *self, int64_t index, const void *x, void *y, void *scratch) {
-    const bucket *chosen = &self->buckets[index];
-    const dnnl_exec_arg_t arguments[] = {
-        {DNNL_ARG_SRC,        chosen->x      },
-        {DNNL_ARG_WEIGHTS,    self->weight   },
-        {DNNL_ARG_DST,        chosen->y      },
-        {DNNL_ARG_SCRATCHPAD, chosen->scratch},
-        {DNNL_ARG_BIAS,       self->bias     },
+static void pack_part(const void *work, int64_t part, int64_t parts) {
+    const job *in = work;
+    const berth_span blocks = berth_share(pieces(in->rows, in->height), part, parts);
+    for (int64_t block = blocks.first; block < blocks.end; ++block) {
+        pack_block(in, block);
+    }
+}
+
+// ---- multiplying --------------------------------------------------------------------------------
+
+// A chunk of the columns of a panel times all rows. `sums`: [rows][PANEL]. Every block of rows
+// brings its share of what comes next nearer; a single one, what it needs itself in a moment.
+static void multiply_chunk(const job *in, tile piece, int product, int64_t first_pair) {
+    const int64_t words = in->self->product == DOT_BF16 ? 1 : 2; // of x in a pair
+    const int64_t blocks = pieces(in->rows, in->height);
+    float *const sums = piece.sums;
+    if (blocks == 1) {
+        piece.next = piece.weight + AHEAD_BYTES;
+    }
+    piece.next_step = line_bytes(product) / blocks;
+    for (int64_t start = 0; start < in->rows; start += in->height) {
+        const int64_t rows = at_most(in->height, in->rows - start);
+        piece.x = in->x + start * in->self->x_floats + first_pair * words * rows;
+        piece.sums = sums + start * PANEL;
+        tiles[product][rows](&piece);
+        piece.next += piece.pairs * piece.next_step;
+    }
+}
+
+static void widen(const char *weight, int product, int64_t pairs, float *to) {
+    for (int64_t column = 0; column < 2 * pairs; ++column) {
+        for (int64_t output = 0; output < PANEL; output += BERTH_LANES) {
+            const char *pair = weight + column / 2 * line_bytes(product);
+            const int index = (int)(output / BERTH_LANES);
+            berth_vec_store(to + column * PANEL + output,
+                            product == TIMES_F16 ? weight_at(pair, TIMES_F16, column % 2, index)
+                                                 : weight_at(pair, TIMES_BF16, column % 2, index));
+        }
+    }
+}
+
+// A group of panels, and where their sums go.
+typedef struct group {
+    int64_t first; // panel
+    int64_t count;
+    int64_t pairs;  // of a chunk
+    float *sums;    // [count][rows][PANEL]
+    float *widened; // [2 * CHUNK_PAIRS][PANEL]
+} group;
+
+static const char *weight_chunk(const job *in, int64_t panel, int64_t pair) {
+    const linear *self = in->self;
+    return (const char *)berth_data(in->args->inputs[WEIGHT]) +
+           panel * panel_bytes(self->in, self->dtype) + pair * pair_bytes(self->dtype);
+}
+
+// The chunk that is multiplied after this one; it may lie behind the weight's end.
+static const char *next_chunk(const job *in, const group *of, int64_t panel, int64_t pair) {
+    const int64_t next_pair = pair + of->pairs;
+    return panel + 1 < of->count         ? weight_chunk(in, of->first + panel + 1, pair)
+           : next_pair < in->self->pairs ? weight_chunk(in, of->first, next_pair)
+                                         : weight_chunk(in, of->first + of->count, 0);
+}
+
+static void multiply_group(const job *in, const group *of) {
+    const linear *self = in->self;
+    const int is_widened =
+        in->rows > FEW_ROWS && (self->product == TIMES_BF16 || self->product == TIMES_F16);
+    for (int64_t pair = 0; pair < self->pairs; pair += of->pairs) {
+        for (int64_t panel = 0; panel < of->count; ++panel) {
+            tile piece = {
+                .weight = weight_chunk(in, of->first + panel, pair),
+                .sums = of->sums + panel * in->rows * PANEL,
+                .next = next_chunk(in, of, panel, pair),
+                .pairs = at_most(of->pairs, self->pairs - pair),
+                .is_first = pair == 0,
+            };
+            if (is_widened) {
+                widen(piece.weight, self->product, piece.pairs, of->widened);
+                piece.weight = (const char *)of->widened;
+            }
+            multiply_chunk(in, piece, is_widened ? TIMES_F32 : self->product, pair);
+        }
+    }
+}
+
+// One row of a panel to its place in y, `count` outputs of it; dtype is constant.
+BERTH_INLINE void store_row(const float *sums, const float *bias, berth_dtype dtype, void *y,
+                            int64_t count) {
+    for (int64_t i = 0; i < count; i += BERTH_LANES) {
+        const berth_vec sum = berth_vec_load(sums + i) + berth_vec_load(bias + i);
+        if (count - i >= BERTH_LANES) {
+            berth_vec_store_as(y, dtype, i, sum);
+        } else {
+            berth_vec_store_part(y, dtype, i, count - i, sum);
+        }
+    }
+}
+
+static void store_panel(const job *in, int64_t panel, const float *sums) {
+    const berth_tensor *y = in->args->outputs[0];
+    const berth_tensor *bias = in->args->inputs[BIAS];
+    const int64_t output = panel * PANEL;
+    const int64_t count = at_most(PANEL, in->self->out - output);
+    const int64_t element = BERTH_DTYPE_BITS(y->dtype) / 8;
+    float start[PANEL] = {0};
+    if (bias) {
+        berth_load(berth_data(bias), bias->dtype, output, count, start);
+    }
+    for (int64_t row = 0; row < in->rows; ++row, sums += PANEL) {
+        void *to = (char *)berth_row(y, in->first + row) + output * element;
+        if (y->dtype == BERTH_DTYPE_F32) {
+            store_row(sums, start, BERTH_DTYPE_F32, to, count);
+        } else if (y->dtype == BERTH_DTYPE_BF16) {
+            store_row(sums, start, BERTH_DTYPE_BF16, to, count);
+        } else {
+            store_row(sums, start, BERTH_DTYPE_F16, to, count);
+        }
+    }
+}
+
+static void multiply_part(const void *work, int64_t part, int64_t parts) {
+    const job *in = work;
+    const linear *self = in->self;
+    const berth_span panels = berth_share(self->panels, part, parts);
+    const int64_t together = in->rows > FEW_ROWS ? GROUP : 1;
+    char *scratch = in->scratch + (uint64_t)part * scratch_bytes(self);
+    group of = {
+        .pairs = in->rows <= in->height ? self->pairs
+                 : in->rows <= FEW_ROWS ? FEW_PAIRS
+                                        : CHUNK_PAIRS,
+        .sums = (float *)(void *)scratch,
+        .widened = (float *)(void *)(scratch + aligned(GROUP * self->at_once * PANEL)),
     };
-    BERTH_DNNL_TRY(self->host, dnnl_memory_set_data_handle(chosen->x, (void *)(uintptr_t)x));
-    BERTH_DNNL_TRY(self->host, dnnl_memory_set_data_handle(chosen->y, y));
-    BERTH_DNNL_TRY(self->host, dnnl_memory_set_data_handle(chosen->scratch, scratch));
-    BERTH_DNNL_TRY(self->host, dnnl_primitive_execute(chosen->primitive, self->stream,
-                                                      self->bias ? 5 : 4, arguments));
-    return BERTH_OK;
+    for (of.first = panels.first; of.first < panels.end; of.first += of.count) {
+        of.count = at_most(together, panels.end - of.first);
+        multiply_group(in, &of);
+        for (int64_t panel = 0; panel < of.count; ++panel) {
+            store_panel(in, of.first + panel, of.sums + panel * in->rows * PANEL);
+        }
+    }
 }
 
-// Rows [first, first + count) by way of the workspace: padded, and together if they were not.
-static berth_status run_padded(const linear *self, const berth_op_args *args, int64_t first,
-                               int64_t count) {
-    const int64_t index = bucket_of(count);
-    const int64_t rows = INT64_C(1) << index;
-    char *scratch = berth_data(args->workspace);
-    float *x = (float *)(void *)(scratch + aligned(self->scratch_bytes));
-    float *y =
-        (float *)(void *)((char *)x + aligned((uint64_t)(self->padded_rows * self->product.in) *
-                                              sizeof(float)));
-    for (int64_t row = 0; row < count; ++row) {
-        memcpy(x + row * self->product.in, berth_row(args->inputs[X], first + row),
-               (size_t)self->product.in * sizeof(float));
+static void run(const linear *self, berth_work_fn work, const job *in, int64_t products) {
+    if (products < ALONE) {
+        work(in, 0, 1);
+    } else {
+        self->cpu->run(self->cpu, work, in);
     }
-    memset(x + count * self->product.in, 0,
-           (size_t)((rows - count) * self->product.in) * sizeof(float));
-    const berth_status status = run(self, index, x, y, scratch);
-    if (status == BERTH_OK) {
-        memcpy(berth_row(args->outputs[0], first), y,
-               (size_t)(count * self->product.out) * sizeof(float));
-    }
-    return status;
 }
 
 static berth_status forward(void *state, const berth_op_args *args) {
     const linear *self = state;
-    const berth_tensor *x = args->inputs[X];
-    const int64_t rows = berth_row_count(x);
-    const int can_run_in_place = is_dense(x);
-    omp_set_num_threads(self->threads); // of this thread, whoever created the instance
-    BERTH_DNNL_TRY(self->host,
-                   dnnl_memory_set_data_handle(self->weight, berth_data(args->inputs[WEIGHT])));
-    if (self->bias) {
-        BERTH_DNNL_TRY(self->host,
-                       dnnl_memory_set_data_handle(self->bias, berth_data(args->inputs[BIAS])));
+    const int64_t rows = berth_row_count(args->inputs[X]);
+    job in = {.self = self, .args = args, .x = berth_data(args->workspace)};
+    in.scratch = (char *)in.x + aligned(self->at_once * self->x_floats);
+    for (; in.first < rows; in.first += in.rows) {
+        in.rows = at_most(self->at_once, rows - in.first);
+        in.height = pieces(in.rows, pieces(in.rows, BERTH_TILE_ROWS));
+        run(self, pack_part, &in, in.rows * self->in);
+        run(self, multiply_part, &in, in.rows * self->in * self->out);
     }
-    berth_status status = BERTH_OK;
-    for (int64_t first = 0, count; first < rows && status == BERTH_OK; first += count) {
-        const int64_t left = rows - first;
-        int64_t index = bucket_of(left < self->padded_rows ? left : self->padded_rows);
-        while (index + 1 < self->bucket_count && INT64_C(2) << index <= left) {
-            ++index;
-        }
-        count = INT64_C(1) << index;
-        if (can_run_in_place && count <= left) {
-            status = run(self, index, berth_row(x, first), berth_row(args->outputs[0], first),
-                         berth_data(args->workspace));
-        } else {
-            count = left < self->padded_rows ? left : self->padded_rows;
-            status = run_padded(self, args, first, count);
-        }
-    }
-    return status;
+    return BERTH_OK;
 }
 
 const berth_op_impl berth_kernel_linear = {
@@ -315,7 +350,7 @@ const berth_op_impl berth_kernel_linear = {
     .create = create,
     .workspace = workspace,
     .forward = forward,
-    .destroy = destroy,
+    .destroy = berth_instance_free,
     .packed_bytes = packed_bytes,
     .pack = pack,
 };

@@ -56,8 +56,20 @@ static void check_kernel(const op_case *self, const berth_op_impl *impl, const o
     }
 }
 
+static void check_kernels(const op_line *line, const op_case *self, const op_results *wanted) {
+    for (size_t set = 0; set < op_kernel_sets(); ++set) {
+        op_kernel_use(set);
+        const berth_op_impl *impl = op_kernel_find(line->op->name);
+        if (line->kind == OP_LINE_NATIVE) {
+            CHECK(impl == NULL || op_case_supports(self, impl) == BERTH_UNSUPPORTED);
+        } else {
+            CHECK(impl != NULL && op_case_supports(self, impl) == BERTH_OK);
+            check_kernel(self, impl, wanted);
+        }
+    }
+}
+
 static void run_line(const op_line *line, op_case *at_hand, op_results *wanted) {
-    const berth_op_impl *impl = op_kernel_find(line->op->name);
     op_line_build(line, at_hand);
     if (line->kind == OP_LINE_REFUSE) {
         CHECK_STATUS(op_case_infer(at_hand), BERTH_INVALID_ARGUMENT);
@@ -67,14 +79,7 @@ static void run_line(const op_line *line, op_case *at_hand, op_results *wanted) 
     }
     op_case_reference(at_hand, wanted);
     check_reference(at_hand, wanted);
-    if (line->kind == OP_LINE_NATIVE) {
-        CHECK(impl == NULL || op_case_supports(at_hand, impl) == BERTH_UNSUPPORTED);
-    } else if (impl != NULL) {
-        CHECK_OK(op_case_supports(at_hand, impl));
-        check_kernel(at_hand, impl, wanted);
-    } else {
-        CHECK(!op_kernels_are_built());
-    }
+    check_kernels(line, at_hand, wanted);
 }
 
 static void run_case(void **state) {
@@ -168,34 +173,6 @@ static void check_step_fails(const berth_op *op, const char *body, const char *o
         CHECK_CONTAINS(op_host_text(), text);
         op_case_free(&at_hand);
     }
-}
-
-TEST(a_large_product_on_two_threads_agrees_with_the_reference) {
-    const berth_op_impl *impl = op_kernel_find("linear");
-    op_case at_hand;
-    op_results wanted;
-    op_line line = {
-        .op = op_of("linear"),
-        .name = "two-threads",
-        .body = "T=70 x=f32[T,1030] weight=bf16[1040,1030]! bias=f32[1040]",
-        .atol = 2e-4,
-        .rtol = 1e-5,
-    };
-    if (impl == NULL) {
-        SKIP("platform-cpu is not built");
-        return;
-    }
-    if (strcmp(TEST_MODE, "asan") == 0 || strcmp(TEST_MODE, "tsan") == 0) {
-        SKIP("gcc 12's sanitizers misread the thread-local memory of OpenMP's threads");
-    }
-    berth_cpu *cpu = op_kernel_device()->self;
-    op_line_build(&line, &at_hand);
-    op_case_reference(&at_hand, &wanted);
-    cpu->threads = 2;
-    check_kernel(&at_hand, impl, &wanted);
-    cpu->threads = 1;
-    op_results_free(&wanted);
-    op_case_free(&at_hand);
 }
 
 TEST(an_index_out_of_range_fails_the_step_and_is_named) {

@@ -130,9 +130,15 @@ void op_line_build(const op_line *line, op_case *out);
 
 const berth_host *op_host(void);
 const char *op_host_text(void); // of the last failure
+bool op_kernels_are_built(void);
+// Instruction sets of platform-cpu that this machine has, and which one is meant from now on; the
+// first, at the beginning.
+size_t op_kernel_sets(void);
+void op_kernel_use(size_t set);
+// Threads of that set; 1 at the beginning.
+void op_kernel_threads(int64_t threads);
 // platform-cpu's implementation of the op; NULL when there is none or the library is not built.
 const berth_op_impl *op_kernel_find(const char *op);
-bool op_kernels_are_built(void);
 const berth_device *op_kernel_device(void);
 
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A host for kernels alone, and the kernels of platform-cpu: its library is opened and asked to
-// register as any host would do it, with a registrar that only remembers implementations.
+// register as any host would do it, once for each instruction set, with a registrar that only
+// remembers implementations.
 #include "support/op_case.h"
 
 #include <dlfcn.h>
@@ -10,6 +11,9 @@
 
 #include <berth/plugin.h>
 
+#include <cpu/cpu.h>
+
+#include "base/array.h"
 #include "support/test.h"
 
 #define MAX_KERNELS 64
@@ -81,84 +85,116 @@ const char *op_host_text(void) {
 
 // ---- kernels ------------------------------------------------------------------------------------
 
+// Of one instruction set.
 typedef struct kernels {
     const berth_op_impl *rows[MAX_KERNELS];
     size_t count;
     const berth_platform *platform;
-    void *platform_self;
     berth_device device;
-    bool is_tried;
 } kernels;
 
-static kernels cpu;
+static kernels sets[3]; // those that the machine has
+static size_t set_count;
+static kernels *at_hand = sets;
+static bool is_tried;
 
 static berth_status add_platform(berth_registrar *registrar, const berth_platform *platform,
                                  void *self) {
-    (void)registrar;
-    cpu.platform = platform;
-    cpu.platform_self = self;
+    kernels *set = registrar->context;
+    set->platform = platform;
+    set->device = (berth_device){
+        .size = sizeof set->device,
+        .platform = platform->name,
+        .device_type = platform->device_type,
+        .self = self,
+    };
     return BERTH_OK;
 }
 
 static berth_status add_op_impl(berth_registrar *registrar, const berth_op_impl *impl,
                                 uint64_t flags) {
-    (void)registrar;
+    kernels *set = registrar->context;
     (void)flags;
-    if (cpu.count == MAX_KERNELS) {
+    if (set->count == MAX_KERNELS) {
         return BERTH_OUT_OF_MEMORY;
     }
-    cpu.rows[cpu.count++] = impl;
+    set->rows[set->count++] = impl;
     return BERTH_OK;
 }
 
-static void destroy_platform(void) {
-    cpu.platform->destroy(cpu.platform_self);
+static void destroy_platforms(void) {
+    for (size_t i = 0; i < set_count; ++i) {
+        sets[i].platform->device->close(sets[i].device.self, 0);
+        sets[i].platform->destroy(sets[i].device.self);
+    }
 }
 
-// The library stays open until the process ends: it says itself that it cannot be unloaded.
-static void open_kernels(void) {
+static void open_set(const berth_plugin *plugin, const char *name) {
+    kernels *set = &sets[set_count];
     berth_registrar registrar = {
         .size = sizeof registrar,
+        .context = set,
         .add_platform = add_platform,
         .add_op_impl = add_op_impl,
     };
-    cpu.is_tried = true;
-    void *library = dlopen(TEST_BUILD "/plugins/libberth-platform-cpu.so", RTLD_NOW | RTLD_LOCAL);
-    const berth_plugin *plugin = library == NULL ? NULL : dlsym(library, "berth_plugin_v1");
-    if (plugin == NULL) {
+    (void)setenv("BERTH_CPU_ISA", name, 1);
+    berth_status status = plugin->entry_points[0]->register_plugin(op_host(), &registrar);
+    if (status == BERTH_DECLINED) {
         return;
     }
-    const berth_status status = plugin->entry_points[0]->register_plugin(op_host(), &registrar);
-    if (status != BERTH_OK ||
-        cpu.platform->register_ops(cpu.platform_self, NULL, &registrar) != BERTH_OK) {
+    status = status == BERTH_OK ? set->platform->register_ops(set->device.self, NULL, &registrar)
+                                : status;
+    if (status != BERTH_OK || set->platform->device->open(set->device.self, 0) != BERTH_OK) {
         (void)fprintf(stderr, "platform-cpu does not register: %s\n", last_text);
         abort();
     }
-    cpu.device = (berth_device){
-        .size = sizeof cpu.device,
-        .platform = cpu.platform->name,
-        .device_type = cpu.platform->device_type,
-        .self = cpu.platform_self,
-    };
-    (void)atexit(destroy_platform);
+    ++set_count;
+}
+
+// The library stays open until the process ends.
+static void open_kernels(void) {
+    static const char *const names[] = {"avx512", "avx2", "portable"};
+    is_tried = true;
+    void *library = dlopen(TEST_BUILD "/plugins/libberth-platform-cpu.so", RTLD_NOW | RTLD_LOCAL);
+    const berth_plugin *plugin = library == NULL ? NULL : dlsym(library, "berth_plugin_v1");
+    for (size_t i = 0; plugin != NULL && i < BERTH_COUNT(names); ++i) {
+        open_set(plugin, names[i]);
+    }
+    (void)unsetenv("BERTH_CPU_ISA");
+    (void)atexit(destroy_platforms);
+}
+
+size_t op_kernel_sets(void) {
+    if (!is_tried) {
+        open_kernels();
+    }
+    return set_count;
 }
 
 bool op_kernels_are_built(void) {
-    if (!cpu.is_tried) {
-        open_kernels();
-    }
-    return cpu.platform != NULL;
+    return op_kernel_sets() > 0;
+}
+
+void op_kernel_use(size_t set) {
+    at_hand = &sets[set];
+}
+
+void op_kernel_threads(int64_t threads) {
+    berth_cpu *cpu = at_hand->device.self;
+    at_hand->platform->device->close(cpu, 0);
+    cpu->threads = threads;
+    CHECK_OK(at_hand->platform->device->open(cpu, 0));
 }
 
 const berth_op_impl *op_kernel_find(const char *op) {
-    for (size_t i = 0; op_kernels_are_built() && i < cpu.count; ++i) {
-        if (strcmp(cpu.rows[i]->op, op) == 0) {
-            return cpu.rows[i];
+    for (size_t i = 0; op_kernels_are_built() && i < at_hand->count; ++i) {
+        if (strcmp(at_hand->rows[i]->op, op) == 0) {
+            return at_hand->rows[i];
         }
     }
     return NULL;
 }
 
 const berth_device *op_kernel_device(void) {
-    return &cpu.device;
+    return &at_hand->device;
 }

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arithmetic of linear: a few rows of x times one panel of the weight (linear_panel.h),
+// the sums in registers.
+//
+// Every output is one sum over the columns in their order, however many rows there are beside it,
+// whoever computes it: a row's result depends on nothing but the row.
+#ifndef BERTH_KERNELS_CPU_LINEAR_TILE_H
+#define BERTH_KERNELS_CPU_LINEAR_TILE_H
+
+#include <cpu/linear_panel.h>
+#include <cpu/simd.h>
+
+// How a weight is multiplied: widened to floats from its dtype, or as pairs of bf16 by pairs of x.
+enum { TIMES_F32, TIMES_F16, TIMES_BF16, DOT_BF16, PRODUCTS };
+
+typedef struct tile {
+    const char *weight; // a panel, at its first pair of columns that is wanted
+    const float *x;     // [pairs][2][rows]; for DOT_BF16 pairs of bf16 [pairs][rows]
+    float *sums;        // [rows][PANEL]
+    const char *next;   // weight that is wanted soon: brought near, next_step bytes with each pair
+    int64_t next_step;
+    int64_t pairs;
+    int64_t is_first; // the sums begin at zero, otherwise where they are
+} tile;
+
+typedef void (*tile_fn)(const tile *self);
+
+// Bytes of a pair of columns.
+BERTH_INLINE int line_bytes(int product) {
+    return PANEL * (product == TIMES_F32 ? 8 : 4);
+}
+
+// Vector `index` of column `second` of a pair.
+BERTH_INLINE berth_vec weight_at(const char *pair, int product, int second, int index) {
+    const int64_t output = (int64_t)index * BERTH_LANES;
+    const void *wide = pair + (second * PANEL + output) * 4;
+    const void *narrow = pair + (second * PANEL + output) * 2;
+    const void *both = pair + output * 4;
+    return product == TIMES_F32   ? berth_vec_load(wide)
+           : product == TIMES_F16 ? berth_vec_load_f16(narrow)
+           : product == DOT_BF16  ? berth_vec_load(both)
+           : second               ? berth_vec_second(both)
+                                  : berth_vec_first(both);
+}
+
+// What a tile is compiled for: a product of so many rows by vectors [first, first + vectors) of the
+// panel. It is constant wherever the functions below are inlined, so that the sums are registers.
+typedef struct tile_shape {
+    int product;
+    int rows;
+    int first;
+    int vectors;
+} tile_shape;
+
+typedef berth_vec tile_sums[BERTH_TILE_ROWS][PANEL / BERTH_LANES];
+
+// Adds one column of a pair, or both at once as a dot product. x: [rows].
+BERTH_INLINE void add_column(tile_shape shape, tile_sums sums, const char *pair, int second,
+                             const float *x) {
+    berth_vec weights[PANEL / BERTH_LANES];
+    BERTH_UNROLL
+    for (int i = 0; i < shape.vectors; ++i) {
+        weights[i] = weight_at(pair, shape.product, second, shape.first + i);
+    }
+    BERTH_UNROLL
+    for (int row = 0; row < shape.rows; ++row) {
+        const berth_vec value = berth_vec_of_bits(x + row);
+        BERTH_UNROLL
+        for (int i = 0; i < shape.vectors; ++i) {
+            sums[row][i] = shape.product == DOT_BF16
+                               ? berth_vec_dot(sums[row][i], weights[i], value)
+                               : berth_vec_fma(weights[i], value, sums[row][i]);
+        }
+    }
+}
+
+BERTH_INLINE void add_pairs(const tile *self, tile_shape shape, tile_sums sums) {
+    const int bytes = line_bytes(shape.product);
+    const char *const end = self->weight + self->pairs * bytes;
+    const char *next = self->next;
+    const float *x = self->x;
+    for (const char *pair = self->weight; pair != end; pair += bytes) {
+        BERTH_UNROLL
+        for (int line = 0; line < bytes; line += 64) {
+            BERTH_PREFETCH(next + line);
+        }
+        next += self->next_step;
+        add_column(shape, sums, pair, 0, x);
+        x += shape.rows;
+        if (shape.product != DOT_BF16) {
+            add_column(shape, sums, pair, 1, x);
+            x += shape.rows;
+        }
+    }
+}
+
+BERTH_INLINE void multiply(const tile *self, tile_shape shape) {
+    tile_sums sums;
+    float *kept = self->sums + shape.first * BERTH_LANES;
+    BERTH_UNROLL
+    for (int row = 0; row < shape.rows; ++row) {
+        BERTH_UNROLL
+        for (int i = 0; i < shape.vectors; ++i) {
+            const float *from = kept + row * PANEL + i * BERTH_LANES;
+            sums[row][i] = self->is_first ? berth_vec_of(0) : berth_vec_load(from);
+        }
+    }
+    add_pairs(self, shape, sums);
+    BERTH_UNROLL
+    for (int row = 0; row < shape.rows; ++row) {
+        BERTH_UNROLL
+        for (int i = 0; i < shape.vectors; ++i) {
+            berth_vec_store(kept + row * PANEL + i * BERTH_LANES, sums[row][i]);
+        }
+    }
+}
+
+// A single row needs so few registers that it takes the whole panel at once.
+#define TILE(product, rows)                                                                        \
+    static void product##_##rows(const tile *self) {                                               \
+        enum { VECTORS = (rows) == 1 ? PANEL / BERTH_LANES : 2 };                                  \
+        for (int first = 0; first < PANEL / BERTH_LANES; first += VECTORS) {                       \
+            multiply(self, (tile_shape){product, rows, first, VECTORS});                           \
+        }                                                                                          \
+    }
+#define TILE_F32(rows)  TILE(TIMES_F32, rows)
+#define TILE_F16(rows)  TILE(TIMES_F16, rows)
+#define TILE_BF16(rows) TILE(TIMES_BF16, rows)
+#define TILE_DOT(rows)  TILE(DOT_BF16, rows)
+BERTH_TILE_HEIGHTS(TILE_F32)
+BERTH_TILE_HEIGHTS(TILE_F16)
+BERTH_TILE_HEIGHTS(TILE_BF16)
+BERTH_TILE_HEIGHTS(TILE_DOT)
+
+#define ROW_F32(rows)  [rows] = TIMES_F32_##rows,
+#define ROW_F16(rows)  [rows] = TIMES_F16_##rows,
+#define ROW_BF16(rows) [rows] = TIMES_BF16_##rows,
+#define ROW_DOT(rows)  [rows] = DOT_BF16_##rows,
+
+static const tile_fn tiles[PRODUCTS][BERTH_TILE_ROWS + 1] = {
+    [TIMES_F32] = {BERTH_TILE_HEIGHTS(ROW_F32)},
+    [TIMES_F16] = {BERTH_TILE_HEIGHTS(ROW_F16)},
+    [TIMES_BF16] = {BERTH_TILE_HEIGHTS(ROW_BF16)},
+    [DOT_BF16] = {BERTH_TILE_HEIGHTS(ROW_DOT)},
+};
+
+#endif

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// What linear of platform-cpu promises beyond the cases: a row's result depends on nothing but the
+// row, and both products of bf16 agree with the reference, whichever this machine would choose.
+#include <stdio.h>
+#include <string.h>
+
+#include <cpu/cpu.h>
+
+#include "base/array.h"
+#include "support/op_case.h"
+#include "support/test.h"
+
+extern const berth_op berth_op_linear;
+
+#define ROWS 130
+
+// x of the first rows of another case, and its weight and bias.
+static void build_rows(op_case *self, const char *dtypes, int rows, const op_case *of) {
+    op_line line = {.op = &berth_op_linear, .name = "rows", .atol = 2e-3, .rtol = 1.6e-2};
+    (void)snprintf(line.body, sizeof line.body, dtypes, rows);
+    op_line_build(&line, self);
+    for (uint64_t i = 0; of != NULL && i < self->op->input_count; ++i) {
+        const bool is_there = op_tensor_is_present(&self->inputs[i]);
+        for (int64_t j = 0; is_there && j < op_tensor_count(&self->inputs[i]); ++j) {
+            op_tensor_set(&self->inputs[i], j, op_tensor_get(&of->inputs[i], j));
+        }
+    }
+}
+
+static void check_rows(const op_case *all, const op_results *wanted, const char *dtypes, int rows) {
+    op_case some;
+    op_results got;
+    build_rows(&some, dtypes, rows, all);
+    op_case_run(&some, op_kernel_find("linear"), &got);
+    int64_t different = 0;
+    for (int64_t i = 0; i < op_tensor_count(&got.outputs[0]); ++i) {
+        different += op_tensor_get(&got.outputs[0], i) != op_tensor_get(&wanted->outputs[0], i);
+    }
+    CHECK_INT(different, 0);
+    op_results_free(&got);
+    op_case_free(&some);
+}
+
+static void check_case(const char *dtypes) {
+    static const int counts[] = {1, 2, 7, 12, 13, 16, 32, 65};
+    op_case all;
+    op_results wanted;
+    op_results got;
+    build_rows(&all, dtypes, ROWS, NULL);
+    op_case_run(&all, op_kernel_find("linear"), &wanted);
+    for (size_t i = 0; i < BERTH_COUNT(counts); ++i) {
+        check_rows(&all, &wanted, dtypes, counts[i]);
+    }
+    op_kernel_threads(3);
+    op_case_run(&all, op_kernel_find("linear"), &got);
+    op_results_compare(&got, &wanted, 0, 0);
+    check_rows(&all, &wanted, dtypes, 1);
+    op_kernel_threads(1);
+    op_results_free(&got);
+    op_case_reference(&all, &got);
+    op_results_compare(&wanted, &got, all.atol, all.rtol);
+    op_results_free(&got);
+    op_results_free(&wanted);
+    op_case_free(&all);
+}
+
+TEST(a_row_depends_on_no_other_row_and_on_no_thread) {
+    static const char *const dtypes[] = {
+        "T=%d x=f32[T,1031] weight=bf16[1035,1031]! bias=f32[1035] max=130",
+        "T=%d x=bf16[T,1031] weight=bf16[1035,1031]! bias=bf16[1035] max=130",
+        "T=%d x=f16[T,1031] weight=f16[1035,1031]! bias=f16[1035] max=130",
+        "T=%d x=f32[T,1031] weight=f32[1035,1031]! bias=f32[1035] max=130",
+    };
+    for (size_t set = 0; set < op_kernel_sets(); ++set) {
+        op_kernel_use(set);
+        for (size_t i = 0; i < BERTH_COUNT(dtypes); ++i) {
+            check_case(dtypes[i]);
+        }
+    }
+}
+
+TEST(both_products_of_bf16_agree_with_the_reference) {
+    op_kernel_use(0);
+    if (op_kernel_find("linear") == NULL) {
+        SKIP("platform-cpu is not built");
+    }
+    berth_cpu *cpu = op_kernel_device()->self;
+    const int64_t measured = cpu->bf16_dot_wins;
+    for (int64_t wins = -1; wins <= 1; wins += 2) {
+        cpu->bf16_dot_wins = wins;
+        check_case("T=%d x=bf16[T,1030] weight=bf16[101,1030]! max=130");
+    }
+    cpu->bf16_dot_wins = measured;
+}
