@@ -13,6 +13,12 @@ typedef struct cache_shape {
 
 // A worker may be a plugin's own: what it says is divided by.
 static berth_status check_spec(const berth_kv_cache_spec *spec) {
+    if (spec->group != 0) {
+        return BERTH_FAIL(UNSUPPORTED,
+                          "the worker's cache of layer '%s' is in group %u; all caches are in one "
+                          "group, 0",
+                          spec->layer ? spec->layer : "?", (unsigned)spec->group);
+    }
     if (spec->page_bytes == 0 || spec->block_size < 1) {
         return BERTH_FAIL(INTERNAL,
                           "the worker's cache of layer '%s' has blocks of %lld tokens and %llu "

@@ -364,6 +364,11 @@ static berth_status reset_caches(berth_worker *worker) {
 
 static void shutdown(berth_worker *worker) {
     berth_default_worker *base = berth_worker_base(worker);
+    // Nothing that is still queued may find its memory gone.
+    if (base->runtime && berth_runtime_wait(base->runtime) != BERTH_OK) {
+        BERTH_WARN("worker", "shutting down: %s", berth_status_message());
+        berth_status_clear();
+    }
     berth_plan_destroy(base->plan);
     berth_model_destroy(base->build);
     berth_runtime_close(base->runtime);

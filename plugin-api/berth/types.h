@@ -12,8 +12,8 @@
 //   [inherit]   NULL: the host uses its own implementation
 //   [optional]  NULL: calling it gives BERTH_UNSUPPORTED naming the slot
 //   [startup]   called on the main thread before the first step; may block and allocate
-//   [engine]    called on the engine thread during a step; must not block on anything but the
-//   device [any]       may be called from any thread at any time; never blocks
+//   [engine]    called on the engine thread during a step; blocks on nothing but the device
+//   [any]       called from any thread at any time; never blocks
 #ifndef BERTH_TYPES_H
 #define BERTH_TYPES_H
 
