@@ -49,6 +49,36 @@ static inline berth_span berth_share(int64_t count, int64_t part, int64_t parts)
 // loops, without a question in them.
 #define BERTH_INLINE static inline __attribute__((always_inline))
 
+// Rows are worked on in chunks that stay in the first cache, as floats: where they lie, or in room
+// of the kernel's own when they have 16 bits.
+#define BERTH_CHUNK 512
+
+BERTH_INLINE int64_t berth_chunk(int64_t width, int64_t first) {
+    return width - first < BERTH_CHUNK ? width - first : BERTH_CHUNK;
+}
+
+// Elements [first, first + count) of a row to read.
+BERTH_INLINE const float *berth_floats(const void *row, berth_dtype dtype, int64_t first,
+                                       int64_t count, float *room) {
+    if (dtype == BERTH_DTYPE_F32) {
+        return (const float *)row + first;
+    }
+    berth_load(row, dtype, first, count, room);
+    return room;
+}
+
+// The same to write; berth_floats_done puts them where they belong.
+BERTH_INLINE float *berth_floats_of(void *row, berth_dtype dtype, int64_t first, float *room) {
+    return dtype == BERTH_DTYPE_F32 ? (float *)row + first : room;
+}
+
+BERTH_INLINE void berth_floats_done(void *row, berth_dtype dtype, int64_t first, int64_t count,
+                                    const float *floats) {
+    if (dtype != BERTH_DTYPE_F32) {
+        berth_store(row, dtype, first, count, floats);
+    }
+}
+
 // `supports` of a kernel whose float operands all have the dtype of the first of them.
 static inline berth_status berth_supports_same(const berth_op_site *site,
                                                const berth_device *device) {

@@ -75,6 +75,14 @@ static void compare(parity_case *at, size_t sequence, const berth_output *output
     }
 }
 
+static void take(parity_case *at, const berth_output *output) {
+    for (size_t i = 0; i < at->batch; ++i) {
+        if (at->requests[i] == output->request) {
+            compare(at, i, output);
+        }
+    }
+}
+
 static void run_case(flow *f, parity_case *at) {
     for (size_t i = 0; i < at->batch; ++i) {
         const berth_request request = {
@@ -89,12 +97,8 @@ static void run_case(flow *f, parity_case *at) {
         const berth_output *outputs = NULL;
         size_t count = 0;
         CHECK_OK(berth_engine_step(f->engine, &outputs, &count));
-        for (size_t k = 0; k < count; ++k) {
-            for (size_t i = 0; i < at->batch; ++i) {
-                if (at->requests[i] == outputs[k].request) {
-                    compare(at, i, &outputs[k]);
-                }
-            }
+        for (size_t i = 0; i < count; ++i) {
+            take(at, &outputs[i]);
         }
     }
     CHECK_UINT(at->rows, at->batch * at->tokens);
