@@ -29,8 +29,8 @@ typedef struct berth_unicode_scratch {
 bool berth_unicode_is_space(uint32_t code);
 bool berth_unicode_is_word(uint32_t code);
 
-// The last character of valid UTF-8 and the first, BERTH_UTF8_BAD when there is none. Either may be
-// asked for in the middle of a text: char_before(text, at) looks at what ends there.
+// The character of valid UTF-8 that ends at a place, and the one that begins there: BERTH_UTF8_BAD
+// with a size of 0 when there is none.
 uint32_t berth_unicode_char_before(berth_str text, size_t at, size_t *out_size);
 uint32_t berth_unicode_char_at(berth_str text, size_t at, size_t *out_size);
 
