@@ -16,8 +16,8 @@
 enum { X, WEIGHT, BIAS };
 
 #define CHUNK_PAIRS 256       // of columns, with many rows
-#define FEW_PAIRS   64        // with few
-#define AHEAD_BYTES 512       // of the weight, when one row or a few read it once
+#define BLOCK_PAIRS 32        // fewer with few: so many for every block of them
+#define AHEAD_BYTES 4096      // of the weight, when it is read once
 #define GROUP       4         // panels that take turns with a chunk of x
 #define FEW_ROWS    64        // no more of them: panels one by one, widened by the tiles
 #define MOST_ROWS   512       // at a time
@@ -301,10 +301,9 @@ static void multiply_part(const void *work, int64_t part, int64_t parts) {
     const berth_span panels = berth_share(self->panels, part, parts);
     const int64_t together = in->rows > FEW_ROWS ? GROUP : 1;
     char *scratch = in->scratch + (uint64_t)part * scratch_bytes(self);
+    const int64_t blocks = pieces(in->rows, in->height);
     group of = {
-        .pairs = in->rows <= in->height ? self->pairs
-                 : in->rows <= FEW_ROWS ? FEW_PAIRS
-                                        : CHUNK_PAIRS,
+        .pairs = blocks == 1 ? self->pairs : at_most(BLOCK_PAIRS * blocks, CHUNK_PAIRS),
         .sums = (float *)(void *)scratch,
         .widened = (float *)(void *)(scratch + aligned(GROUP * self->at_once * PANEL)),
     };
