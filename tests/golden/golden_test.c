@@ -101,6 +101,36 @@ static void eval_on_cpu(void **state) {
     CHECK_CONTAINS(p.out, "\"loss\": {");
 }
 
+// What platform-cpu compiles for each instruction set, as far as this machine has it. Several
+// threads: their number is not the machine's.
+static void eval_on_cpu_with(const checkpoint *c, const char *set) {
+    program p;
+    if (!berth_path_exists(CPU)) {
+        SKIP("platform-cpu is not built here");
+    }
+    PROGRAM_RUN(&p, PROGRAM_ENV(set), BERTH, "eval", "--model", c->dir, "--golden", c->golden,
+                "--platform", "cpu", "--threads", "3", "--json");
+    if (p.status == 6 && strstr(p.err, "which this machine lacks") != NULL) {
+        SKIP("this machine lacks it");
+    }
+    check_report(&p, EVAL_ROWS);
+    PROGRAM_RUN(&p, PROGRAM_ENV(set), BERTH, "eval", "--model", c->dir, "--golden", c->golden,
+                "--platform", "cpu", "--threads", "3", "--json", "--dtype", "bfloat16");
+    check_rounded(&p, "bf16", 1);
+}
+
+static void eval_with_avx512(void **state) {
+    eval_on_cpu_with(*state, "BERTH_CPU_ISA=avx512");
+}
+
+static void eval_with_avx2(void **state) {
+    eval_on_cpu_with(*state, "BERTH_CPU_ISA=avx2");
+}
+
+static void eval_with_portable(void **state) {
+    eval_on_cpu_with(*state, "BERTH_CPU_ISA=portable");
+}
+
 // Prompts in pieces, sequences that wait for room, small KV blocks: the same figures.
 static void eval_in_pieces(void **state) {
     const checkpoint *c = *state;
@@ -240,6 +270,9 @@ static void add_case(test_cases *cases, checkpoint *c, const char *what, void (*
 static void add_cases(test_cases *cases, checkpoint *c) {
     add_case(cases, c, "natively", eval_natively);
     add_case(cases, c, "on cpu", eval_on_cpu);
+    add_case(cases, c, "on cpu with avx512", eval_with_avx512);
+    add_case(cases, c, "on cpu with avx2", eval_with_avx2);
+    add_case(cases, c, "on cpu in portable C", eval_with_portable);
     add_case(cases, c, "on cpu in pieces", eval_in_pieces);
     add_case(cases, c, "on dummy", eval_on_dummy);
     add_case(cases, c, "natively in bf16", eval_natively_in_bf16);
