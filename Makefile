@@ -181,7 +181,13 @@ test: all $(addprefix $(B)/,$(tests)) $(test_plugins)
 	@tools/run-tests $(B) '$(FILTER)' $(tests)
 
 MODEL ?= tests/data/models/shakespeare
-PROMPT ?= ROMEO: But, soft! what light through yonder window breaks?
+# Lines as the checkpoint learned them, so that it recites in any type of activations.
+define VERSE
+ROMEO:
+But, soft! what light through yonder window breaks?
+It is the east,
+endef
+PROMPT ?= $(VERSE)
 ## run [MODEL=dir] [PROMPT=text]: generate text, by default with the checkpoint of the tests
 run: all
 	@$(B)/berth run --model '$(MODEL)' --prompt "$$PROMPT" -n $(or $(N),96)
