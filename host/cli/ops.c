@@ -45,7 +45,7 @@ static void list_json(berth_session *session) {
     berth_session_json_end(session);
 }
 
-// "override cpu-fast of acme, onednn of cpu (cpu, 10), native"
+// "override cpu-fast of acme, cpu.linear of cpu (cpu, 10), native"
 static const char *describe(const berth_op_entry *entry, berth_text *text) {
     berth_text_clear(text);
     for (size_t i = 0; i < entry->override_count; ++i) {
