@@ -70,7 +70,10 @@ int64_t berth_engine_max_model_len(const berth_engine *engine) {
 }
 
 berth_engine_stats berth_engine_get_stats(const berth_engine *engine) {
-    return engine->stats;
+    berth_engine_stats stats = engine->stats;
+    stats.running = engine->running;
+    stats.waiting = engine->sequences.count - engine->running;
+    return stats;
 }
 
 // ---- requests -----------------------------------------------------------------------------------

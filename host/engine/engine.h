@@ -72,12 +72,14 @@ typedef struct berth_output {
     size_t first_position; // position of the first of these rows
 } berth_output;
 
-// Counts since the engine was created.
+// Counts since the engine was created, and requests at the moment.
 typedef struct berth_engine_stats {
     uint64_t steps;
     uint64_t computed_tokens;
     uint64_t cached_tokens; // that a prefix saved
     uint64_t preemptions;
+    uint64_t running;
+    uint64_t waiting; // for blocks or their turn
 } berth_engine_stats;
 
 // Takes a worker that has loaded its model through the caches and warm-up. The engine borrows it.
