@@ -17,6 +17,7 @@ extern const berth_command berth_command_inspect;
 extern const berth_command berth_command_explain;
 extern const berth_command berth_command_ops_list;
 extern const berth_command berth_command_ops_explain;
+extern const berth_command berth_command_ops_check;
 extern const berth_command berth_command_graph;
 extern const berth_command berth_command_tokenize;
 extern const berth_command berth_command_config;

@@ -23,6 +23,7 @@
 #define BERTH_COMMAND_TOKENIZE UINT64_C(32)
 #define BERTH_COMMAND_GRAPH    UINT64_C(64)
 #define BERTH_COMMAND_CONFIG   UINT64_C(128)
+#define BERTH_COMMAND_CHECK    UINT64_C(256) // ops check
 
 struct berth_config {
     // what to load

@@ -11,7 +11,7 @@
 
 #define MODEL_COMMANDS                                                                             \
     (BERTH_COMMAND_RUN | BERTH_COMMAND_EVAL | BERTH_COMMAND_BENCH | BERTH_COMMAND_OPS |            \
-     BERTH_COMMAND_GRAPH | BERTH_COMMAND_CONFIG)
+     BERTH_COMMAND_GRAPH | BERTH_COMMAND_CONFIG | BERTH_COMMAND_CHECK)
 #define PLATFORM_COMMANDS (MODEL_COMMANDS | BERTH_COMMAND_PLUGINS)
 #define ALL_COMMANDS      (PLATFORM_COMMANDS | BERTH_COMMAND_TOKENIZE)
 #define PROMPT_COMMANDS   (BERTH_COMMAND_RUN | BERTH_COMMAND_BENCH)
@@ -154,8 +154,11 @@ const berth_option berth_config_rows[] = {
         .default_text = "0", .minimum = 0, .maximum = 20, .commands = BERTH_COMMAND_RUN,
         .type = BERTH_OPTION_I64, .offset = AT(logprobs)),
     ROW(.name = "golden", .value_name = "FILE",
-        .help = "golden.json to compare with, its tensors in the .safetensors beside it",
-        .commands = BERTH_COMMAND_EVAL, .type = BERTH_OPTION_STR, .offset = AT(golden)),
+        .help =
+            "golden.json to compare with, its tensors in the .safetensors beside it; ops check: "
+            "the directory of such pairs",
+        .commands = BERTH_COMMAND_EVAL | BERTH_COMMAND_CHECK, .type = BERTH_OPTION_STR,
+        .offset = AT(golden)),
     ROW(.name = "loss", .value_name = "FILE",
         .help = "loss.json with the cross entropy to compare with", .commands = BERTH_COMMAND_EVAL,
         .type = BERTH_OPTION_STR, .offset = AT(loss)),

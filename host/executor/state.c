@@ -166,3 +166,53 @@ berth_status berth_plan_set_cache(berth_plan *plan, const berth_kv_cache_config 
     plan->needs_cache = false;
     return BERTH_OK;
 }
+
+// ---- from outside -------------------------------------------------------------------------------
+
+static berth_status find_state(const berth_plan *plan, const char *layer, uint64_t index,
+                               uint64_t bytes, const berth_storage **out_storage) {
+    for (uint32_t i = 0; i < plan->storages.count; ++i) {
+        const berth_storage *storage = &plan->storages.data[i];
+        const bool is_state =
+            storage->kind == BERTH_STORAGE_STATE || storage->kind == BERTH_STORAGE_CACHE;
+        const berth_graph_value *value = &plan->graph->values[storage->value];
+        if (!is_state || value->state != index || strcmp(value->name, layer) != 0) {
+            continue;
+        }
+        if (storage->bytes != bytes) {
+            return BERTH_FAIL(INVALID_ARGUMENT, "state %llu of layer '%s' has %llu bytes, not %llu",
+                              (unsigned long long)index, layer, (unsigned long long)storage->bytes,
+                              (unsigned long long)bytes);
+        }
+        *out_storage = storage;
+        return BERTH_OK;
+    }
+    return BERTH_FAIL(NOT_FOUND, "the plan has no state %llu of layer '%s'",
+                      (unsigned long long)index, layer);
+}
+
+static berth_status check_memory(const berth_plan *plan, const char *layer) {
+    return plan->is_ready && !plan->needs_cache
+               ? BERTH_OK
+               : BERTH_FAIL(WRONG_STATE, "the states of layer '%s' have no memory yet", layer);
+}
+
+berth_status berth_plan_write_state(berth_plan *plan, const char *layer, uint64_t index,
+                                    const void *data, uint64_t bytes) {
+    const berth_storage *storage = NULL;
+    BERTH_TRY(check_memory(plan, layer));
+    BERTH_TRY(find_state(plan, layer, index, bytes, &storage));
+    return berth_storage_write(plan, (uint32_t)(storage - plan->storages.data), data, bytes);
+}
+
+berth_status berth_plan_read_state(berth_plan *plan, const char *layer, uint64_t index, void *data,
+                                   uint64_t bytes) {
+    const berth_storage *storage = NULL;
+    BERTH_TRY(check_memory(plan, layer));
+    BERTH_TRY(find_state(plan, layer, index, bytes, &storage));
+    if (storage->space == BERTH_SPACE_DEVICE) {
+        return berth_runtime_download(plan->runtime, data, storage->buffer, 0, bytes);
+    }
+    memcpy(data, storage->memory, bytes);
+    return BERTH_OK;
+}

@@ -120,6 +120,8 @@ void berth_graph_output_add(berth_graph_builder *builder, const char *name, bert
 const berth_value_type *berth_graph_type(const berth_graph_builder *builder, berth_value value);
 void berth_graph_fail(berth_graph_builder *builder, berth_status status, const char *text);
 bool berth_graph_has_failed(const berth_graph_builder *builder);
+// The graph as it grows: its nodes and values until the builder's next call.
+const berth_graph *berth_graph_peek(const berth_graph_builder *builder);
 // Verifies and hands over the graph; the builder is gone in any case. The first failure is
 // returned.
 BERTH_MUST_CHECK berth_status berth_graph_finish(berth_graph_builder *builder,

@@ -37,7 +37,4 @@ typedef struct berth_inferred {
 berth_status berth_node_infer(const berth_graph *graph, const berth_graph_node *node,
                               const berth_host *host, berth_arena *arena, berth_inferred *out);
 
-// The graph as it grows: its nodes and values until the builder's next call.
-const berth_graph *berth_graph_peek(const berth_graph_builder *builder);
-
 #endif

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one table of how golden files meet our ops and layers. A file without a row is an op of the
+// file's name whose inputs, states and attributes have the names of the file.
+#include <string.h>
+
+#include "cli/ops_check_rows.h"
+
+berth_check_row berth_check_row_of(const char *file) {
+    for (size_t i = 0; i < berth_check_row_count; ++i) {
+        if (strcmp(berth_check_rows[i].file, file) == 0) {
+            return berth_check_rows[i];
+        }
+    }
+    return (berth_check_row){.file = file};
+}
+
+// Why a macro: clang-format 14 crashes on rows in braces that differ in the number of members.
+#define ROW(...)                                                                                   \
+    { __VA_ARGS__ }
+#define NAMES(...)                                                                                 \
+    { __VA_ARGS__ }
+#define IMPLIED_WIDTH                                                                              \
+    { "hidden_size", "x", -1 }
+
+const berth_check_row berth_check_rows[] = {
+    ROW(.file = "gemma_rms_norm", .implied = NAMES(IMPLIED_WIDTH)),
+    ROW(.file = "paged_attention",
+        .implied = NAMES({"num_heads", "query", 1}, {"num_kv_heads", "key_cache", 2},
+                         {"head_size", "query", 2}, {"block_size", "key_cache", 1})),
+    ROW(.file = "rms_norm",
+        .implied = NAMES(IMPLIED_WIDTH, {"has_weight", "weight", BERTH_CHECK_PRESENT})),
+    ROW(.file = "varlen_attention", .op = "paged_attention",
+        .implied = NAMES({"num_heads", "query", 1}, {"num_kv_heads", "key_cache", 2},
+                         {"head_size", "query", 2}, {"block_size", "key_cache", 1})),
+};
+const size_t berth_check_row_count = BERTH_COUNT(berth_check_rows);
