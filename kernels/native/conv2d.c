@@ -12,7 +12,7 @@
 // dilation is left out, which its device kernels do not do.
 #include <berth/op.h>
 
-#include "conv.h"
+#include "conv_rules.h"
 
 static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     return conv_infer(site, 2, out);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the references of conv2d and conv3d share: everything but their rank.
-#ifndef BERTH_KERNELS_NATIVE_CONV_H
-#define BERTH_KERNELS_NATIVE_CONV_H
+#ifndef BERTH_KERNELS_NATIVE_CONV_RULES_H
+#define BERTH_KERNELS_NATIVE_CONV_RULES_H
 
 #include <berth/op.h>
 
