@@ -198,7 +198,8 @@ static berth_status check_implied(berth_check_case *at, const berth_check_implie
         BERTH_TRY(berth_json_get_i64(json, "", &number));
     }
     if (implied->dim != BERTH_CHECK_PRESENT) {
-        const int64_t dim = tensor && implied->dim < 0 ? tensor->ndim + implied->dim : implied->dim;
+        const int64_t dim =
+            tensor && implied->dim < 0 ? (int64_t)tensor->ndim + implied->dim : implied->dim;
         is = tensor && dim >= 0 && dim < tensor->ndim ? tensor->shape[dim] : -1;
     }
     return number == is
