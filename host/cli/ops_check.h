@@ -77,6 +77,7 @@ typedef struct berth_check_case {
     size_t attribute_count;
     berth_check_output outputs[BERTH_CHECK_TENSORS];
     size_t output_count;
+    size_t derived_count;    // numbers of `derived` that berth_check_derived compared
     berth_safetensors *file; // borrowed
 } berth_check_case;
 
@@ -97,7 +98,10 @@ typedef struct berth_check_implied {
     int32_t dim;
 } berth_check_implied;
 
-// How a golden file meets our schemas. All but `file` may be left out.
+#define BERTH_CHECK_LAYER "layer" // prefix of a layer
+
+// How a golden file meets our schemas. All but `file` may be left out. Since layers have no schema,
+// a layer's row lists every attribute, renamed or not.
 struct berth_check_row {
     const char *file;
     const char *op;      // NULL: the op named as the file
@@ -109,6 +113,13 @@ struct berth_check_row {
     berth_check_rename attributes[BERTH_CHECK_NAMES];
     berth_check_implied implied[BERTH_CHECK_NAMES];
     const char *outputs[BERTH_MAX_OUTPUTS]; // ours in order, under their names; none: their order
+    // Layers: inputs that are operands of the layer, in its order; the others are its weights,
+    // named BERTH_CHECK_LAYER and a dot before ours, or arrays of the batch. And the case's names
+    // of the states of the layer, in the order in which its graph has them.
+    const char *operands[BERTH_MAX_INPUTS];
+    const char *states[BERTH_MAX_OUTPUTS];
+    const berth_weight_rule *const *weight_rules;
+    uint64_t weight_rule_count;
     // Changes the inputs and attributes of a case before it runs.
     berth_status (*prepare)(berth_check_case *at);
     // Runs it: in place of one berth_check_execute and berth_check_give.
@@ -141,18 +152,23 @@ const char *berth_check_string(berth_check_case *at, const char *name, const cha
 // nothing is set.
 BERTH_MUST_CHECK berth_status berth_check_set(berth_check_case *at, const berth_attribute *made);
 void berth_check_drop_attribute(berth_check_case *at, const char *name);
+// That a number under the case's `derived` is ours: integers exactly, others to a last place of
+// f32. A case whose derived numbers are not all compared fails.
+BERTH_MUST_CHECK berth_status berth_check_derived(berth_check_case *at, const char *name,
+                                                  double ours);
 // The element of a tensor of any type as a double; how many there are.
 double berth_check_at(const berth_check_tensor *tensor, int64_t index);
 int64_t berth_check_elements(const berth_check_tensor *tensor);
 
 // ---- running ------------------------------------------------------------------------------------
 
-// What one run gave: outputs in the op's order, then states under their names.
+// What one run gave: outputs in the op's order; under their names states, and weights of a layer as
+// they are resident.
 typedef struct berth_check_results {
     berth_check_tensor outputs[BERTH_MAX_OUTPUTS];
     size_t output_count;
-    berth_check_tensor states[BERTH_MAX_OUTPUTS];
-    size_t state_count;
+    berth_check_tensor named[BERTH_CHECK_TENSORS];
+    size_t named_count;
 } berth_check_results;
 
 // Builds the graph of the case's op or layer, plans it on the session's platform, feeds the inputs,

@@ -55,36 +55,66 @@ int64_t berth_check_rows_of(berth_check_run *run) {
     return most;
 }
 
-static int64_t count_tokens(const berth_check_run *run, const berth_check_tensor *starts) {
-    return starts ? (int64_t)berth_check_at(starts, berth_check_elements(starts) - 1)
-                  : run->max_tokens;
+static int64_t count_tokens(berth_check_run *run, const berth_check_tensor *starts) {
+    const berth_check_tensor *ids = berth_check_input(run->at, "token_ids");
+    const char *operand = run->at->row->operands[0];
+    const berth_check_tensor *first = operand ? berth_check_input(run->at, operand) : NULL;
+    if (starts) {
+        return (int64_t)berth_check_at(starts, berth_check_elements(starts) - 1);
+    }
+    return ids ? ids->shape[0] : first && first->ndim > 0 ? first->shape[0] : run->max_tokens;
+}
+
+// What the case does not say: ids and rows 0, 1, 2 …, lengths of sequences that begin in this step.
+static berth_status make_defaults(berth_check_run *run, const berth_check_tensor *starts,
+                                  int64_t tokens, berth_check_defaults *out) {
+    berth_arena *arena = run->at->arena;
+    const size_t room = (size_t)(tokens > run->max_tokens ? tokens : run->max_tokens) + 2;
+    const int64_t sequences = starts && starts->shape[0] > 1 ? starts->shape[0] - 1 : 1;
+    out->numbers = BERTH_ARENA_ARRAY(arena, int32_t, room);
+    out->lengths = BERTH_ARENA_ARRAY(arena, int32_t, (size_t)sequences);
+    out->slots = BERTH_ARENA_ARRAY(arena, int64_t, room);
+    if (!out->numbers || !out->lengths || !out->slots) {
+        return berth_arena_exhausted(arena, "the batch");
+    }
+    for (size_t i = 0; i < room; ++i) {
+        out->numbers[i] = (int32_t)i;
+        out->slots[i] = -1; // nothing is stored
+    }
+    for (int64_t i = 0; i < sequences; ++i) {
+        out->lengths[i] = starts && starts->shape[0] > 1
+                              ? (int32_t)(berth_check_at(starts, i + 1) - berth_check_at(starts, i))
+                              : (int32_t)tokens;
+    }
+    out->bounds[0] = 0;
+    out->bounds[1] = (int32_t)tokens;
+    out->sequences = sequences;
+    return BERTH_OK;
+}
+
+static berth_status describe_all(berth_check_run *run, const berth_check_tensor *starts,
+                                 int64_t tokens) {
+    berth_check_case *at = run->at;
+    berth_check_defaults *other = &run->defaults;
+    const int64_t rows = run->has_rows ? tokens : 0;
+    BERTH_TRY(take_array(run, 0, berth_check_input(at, "token_ids"), other->numbers, tokens));
+    BERTH_TRY(take_array(run, 1, berth_check_input(at, "positions"), other->numbers, tokens));
+    BERTH_TRY(take_array(run, 2, starts, other->bounds, 2));
+    BERTH_TRY(
+        take_array(run, 3, berth_check_input(at, "seq_lens"), other->lengths, other->sequences));
+    describe(run, 4, other->numbers, BERTH_DTYPE_I32, (int64_t[2]){rows, 0});
+    BERTH_TRY(take_array(run, 5, run->table, other->numbers, 1));
+    describe(run, 6, other->slots, BERTH_DTYPE_I64, (int64_t[2]){tokens, 0});
+    run->array_pointers[0] = &run->arrays[5];
+    run->array_pointers[1] = &run->arrays[6];
+    return BERTH_OK;
 }
 
 berth_status berth_check_batch(berth_check_run *run) {
-    berth_check_case *at = run->at;
-    const berth_check_tensor *starts = berth_check_input(at, "query_start_loc");
-    const berth_check_tensor *lengths = berth_check_input(at, "seq_lens");
+    const berth_check_tensor *starts = berth_check_input(run->at, "query_start_loc");
     const int64_t tokens = count_tokens(run, starts);
-    const int64_t sequences = starts ? starts->shape[0] - 1 : 1;
-    int32_t *zeros = BERTH_ARENA_ARRAY(at->arena, int32_t, (size_t)run->max_tokens + 2);
-    int64_t *slots = BERTH_ARENA_ARRAY(at->arena, int64_t, (size_t)run->max_tokens + 1);
-    int32_t *bounds = BERTH_ARENA_ARRAY(at->arena, int32_t, 3);
-    if (!zeros || !slots || !bounds) {
-        return berth_arena_exhausted(at->arena, "the batch");
-    }
-    memset(zeros, 0, ((size_t)run->max_tokens + 2) * sizeof *zeros);
-    memset(slots, 0xff, ((size_t)run->max_tokens + 1) * sizeof *slots); // -1: nothing is stored
-    bounds[0] = 0;
-    bounds[1] = bounds[2] = (int32_t)tokens;
-    describe(run, 0, zeros, BERTH_DTYPE_I32, (int64_t[2]){tokens, 0});
-    BERTH_TRY(take_array(run, 1, berth_check_input(at, "positions"), zeros, tokens));
-    BERTH_TRY(take_array(run, 2, starts, bounds, 2));
-    BERTH_TRY(take_array(run, 3, lengths, bounds + 1, 1));
-    describe(run, 4, zeros, BERTH_DTYPE_I32, (int64_t[2]){0, 0});
-    BERTH_TRY(take_array(run, 5, run->table, zeros, 1));
-    describe(run, 6, slots, BERTH_DTYPE_I64, (int64_t[2]){tokens, 0});
-    run->array_pointers[0] = &run->arrays[5];
-    run->array_pointers[1] = &run->arrays[6];
+    BERTH_TRY(make_defaults(run, starts, tokens, &run->defaults));
+    BERTH_TRY(describe_all(run, starts, tokens));
     run->view = (berth_batch_view){
         .size = sizeof run->view,
         .token_ids = &run->arrays[0],
@@ -99,7 +129,8 @@ berth_status berth_check_batch(berth_check_run *run) {
         .size = sizeof run->batch,
         .host = &run->view,
         .token_count = tokens < 1 ? 1 : tokens,
-        .sequence_count = sequences < 1 ? 1 : sequences,
+        .sequence_count = run->defaults.sequences,
+        .logits_row_count = run->has_rows ? tokens : 0,
         .group_count = 1,
         .max_query_len = tokens,
         .max_seq_len = run->max_seq_len,

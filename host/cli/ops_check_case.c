@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input: a pair of golden files. Output: its cases, with everything under the names that our ops
 // and layers have for it.
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -359,6 +360,19 @@ const char *berth_check_string(berth_check_case *at, const char *name, const cha
     const berth_json *json = berth_check_given(at, name);
     berth_str text = {0};
     return json && berth_json_as_str(json, &text) ? text.data : fallback;
+}
+
+berth_status berth_check_derived(berth_check_case *at, const char *name, double ours) {
+    const berth_json *derived = berth_json_find(at->json, "derived");
+    const berth_json *json = derived ? berth_json_member(derived, berth_str_from(name)) : NULL;
+    double wanted = 0;
+    BERTH_TRY(berth_json_get_f64(json ? json : at->json, "", &wanted));
+    const bool is_integer = berth_json_kind_of(json) == BERTH_JSON_INTEGER;
+    const double step = is_integer ? 0 : 0x1p-23 * fabs(wanted);
+    ++at->derived_count;
+    return fabs(ours - wanted) <= step
+               ? BERTH_OK
+               : BERTH_FAIL(CORRUPT, "derived %s is %.9g, must be %.9g", name, ours, wanted);
 }
 
 void berth_check_drop_attribute(berth_check_case *at, const char *name) {

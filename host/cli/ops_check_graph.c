@@ -37,8 +37,8 @@ static berth_status convert_list(berth_check_case *at, const berth_json *json, u
     return BERTH_OK;
 }
 
-static berth_status convert(berth_check_case *at, const berth_json *json, uint64_t kind,
-                            berth_attribute *out) {
+berth_status berth_check_convert(berth_check_case *at, const berth_json *json, uint64_t kind,
+                                 berth_attribute *out) {
     bool truth = false;
     berth_str text = {0};
     out->kind = kind;
@@ -84,7 +84,7 @@ static berth_status make_attributes(berth_check_run *run) {
                               run->op->name, given->name);
         }
         if (given->json) {
-            BERTH_TRY(convert(at, given->json, kind, made));
+            BERTH_TRY(berth_check_convert(at, given->json, kind, made));
         }
         made->size = sizeof *made;
         made->name = given->name;
@@ -95,7 +95,7 @@ static berth_status make_attributes(berth_check_run *run) {
 
 // ---- operands -----------------------------------------------------------------------------------
 
-static berth_value_type type_of(const berth_check_tensor *tensor, uint32_t from_dim) {
+berth_value_type berth_check_type(const berth_check_tensor *tensor, uint32_t from_dim) {
     berth_value_type type = {
         .size = sizeof type,
         .dtype = tensor->dtype,
@@ -125,7 +125,7 @@ static berth_value add_empty(berth_check_run *run, const berth_check_tensor *ten
         .ndim = 2,
         .shape = {1, width},
     };
-    const berth_value_type type = type_of(&one, 0);
+    const berth_value_type type = berth_check_type(&one, 0);
     const berth_value inputs[] = {berth_graph_parameter(run->builder, tensor->name, &type), rows};
     const berth_call call = {
         .size = sizeof call,
@@ -141,11 +141,11 @@ static berth_value add_operand(berth_check_run *run, const berth_check_tensor *t
     if (berth_check_elements(tensor) == 0) {
         return add_empty(run, tensor);
     }
-    const berth_value_type type = type_of(tensor, 0);
+    const berth_value_type type = berth_check_type(tensor, 0);
     return berth_graph_parameter(run->builder, tensor->name, &type);
 }
 
-static bool is_batch_array(const char *name) {
+bool berth_check_is_array(const char *name) {
     return strcmp(name, "query_start_loc") == 0 || strcmp(name, "seq_lens") == 0 ||
            strcmp(name, "block_table") == 0;
 }
@@ -155,7 +155,7 @@ static berth_status place_operands(berth_check_run *run) {
     const berth_op *op = run->op;
     for (size_t i = 0; i < run->at->input_count; ++i) {
         const char *name = run->at->inputs[i].name;
-        bool is_known = is_batch_array(name);
+        bool is_known = berth_check_is_array(name);
         for (uint64_t k = 0; k < op->input_count; ++k) {
             is_known = is_known || strcmp(op->inputs[k]->name, name) == 0;
         }
@@ -182,17 +182,19 @@ static berth_status declare_states(berth_check_run *run) {
         if (run->table && state->ndim == 4) {
             run->cache = (berth_kv_cache_spec){
                 .size = sizeof run->cache,
-                .layer = BERTH_CHECK_PREFIX,
+                .layer = BERTH_CHECK_LAYER,
                 .num_heads = run->at->inputs[0].ndim == 3 ? run->at->inputs[0].shape[1] : 1,
                 .num_kv_heads = state->shape[2],
                 .head_size = state->shape[3],
                 .block_size = state->shape[1],
                 .dtype = state->dtype,
             };
+            run->caches = &run->cache;
+            run->cache_count = 1;
             run->block_count = state->shape[0];
         }
-        const berth_value_type type = type_of(state, run->cache.layer ? 1 : 0);
-        berth_graph_state(run->builder, BERTH_CHECK_PREFIX, i, &type);
+        const berth_value_type type = berth_check_type(state, run->cache_count > 0 ? 1 : 0);
+        berth_graph_state(run->builder, BERTH_CHECK_LAYER, i, &type);
     }
     return BERTH_OK;
 }
@@ -209,7 +211,7 @@ static berth_status build_op(berth_check_run *run) {
     const berth_call call = {
         .size = sizeof call,
         .name = run->op->name,
-        .prefix = BERTH_CHECK_PREFIX,
+        .prefix = BERTH_CHECK_LAYER,
         .inputs = inputs,
         .input_count = run->op->input_count,
         .attributes = run->attribute_pointers,

@@ -24,6 +24,10 @@ berth_check_row berth_check_row_of(const char *file) {
 
 const berth_check_row berth_check_rows[] = {
     ROW(.file = "gemma_rms_norm", .implied = NAMES(IMPLIED_WIDTH)),
+    ROW(.file = "linear", .is_class_layer = true, .operands = NAMES("x"),
+        .inputs = NAMES({"loaded_weight", "weight"}),
+        .attributes =
+            NAMES({"input_size", "input_size"}, {"output_size", "output_size"}, {"bias", "bias"})),
     ROW(.file = "paged_attention",
         .implied = NAMES({"num_heads", "query", 1}, {"num_kv_heads", "key_cache", 2},
                          {"head_size", "query", 2}, {"block_size", "key_cache", 1})),
@@ -32,5 +36,10 @@ const berth_check_row berth_check_rows[] = {
     ROW(.file = "varlen_attention", .op = "paged_attention",
         .implied = NAMES({"num_heads", "query", 1}, {"num_kv_heads", "key_cache", 2},
                          {"head_size", "query", 2}, {"block_size", "key_cache", 1})),
+    ROW(.file = "vocab_parallel_embedding", .layer = "VocabParallelEmbedding",
+        .operands = NAMES("token_ids"),
+        .inputs = NAMES({"input_", "token_ids"}, {"loaded_weight", "weight"}),
+        .attributes =
+            NAMES({"num_embeddings", "num_embeddings"}, {"embedding_dim", "embedding_dim"})),
 };
 const size_t berth_check_row_count = BERTH_COUNT(berth_check_rows);

@@ -11,7 +11,6 @@
 
 static berth_status create_plan(berth_check_run *run) {
     berth_check_case *at = run->at;
-    run->table = berth_check_input(at, "block_table");
     run->max_tokens = berth_check_rows_of(run);
     run->max_seq_len = run->max_tokens;
     const berth_check_tensor *lengths = berth_check_input(at, "seq_lens");
@@ -19,8 +18,8 @@ static berth_status create_plan(berth_check_run *run) {
         const int64_t length = (int64_t)berth_check_at(lengths, i);
         run->max_seq_len = length > run->max_seq_len ? length : run->max_seq_len;
     }
-    if (run->table && run->cache.block_size > 0) {
-        const int64_t most = run->table->shape[1] * run->cache.block_size;
+    if (run->table && run->cache_count > 0) {
+        const int64_t most = run->table->shape[1] * run->caches[0].block_size;
         run->max_seq_len = most > run->max_seq_len ? most : run->max_seq_len;
     }
     const berth_plan_request request = {
@@ -28,8 +27,8 @@ static berth_status create_plan(berth_check_run *run) {
         .config = &at->check->session->config,
         .graph = run->graph,
         .runtime = at->check->runtime,
-        .kv_caches = &run->cache,
-        .kv_cache_count = run->cache.layer ? 1 : 0,
+        .kv_caches = run->caches,
+        .kv_cache_count = run->cache_count,
         .max_tokens = run->max_tokens,
         .max_sequences = run->max_tokens,
         .max_seq_len = run->max_seq_len,
@@ -39,9 +38,12 @@ static berth_status create_plan(berth_check_run *run) {
 
 // A parameter that stands for an empty operand has one row of zeros.
 static berth_status feed_parameters(berth_check_run *run) {
+    if (run->model) {
+        BERTH_TRY(berth_check_layer_feed(run));
+    }
     for (size_t i = 1; i < run->graph->value_count; ++i) {
         const berth_graph_value *value = &run->graph->values[i];
-        if (value->kind != BERTH_VALUE_PARAMETER) {
+        if (value->kind != BERTH_VALUE_PARAMETER || berth_check_is_weight(run, (berth_value)i)) {
             continue;
         }
         const berth_check_tensor *tensor = berth_check_input(run->at, value->name);
@@ -58,8 +60,34 @@ static berth_status feed_parameters(berth_check_run *run) {
     return BERTH_OK;
 }
 
+// The tensors of the case that are states of the graph, in the order of their declaration.
+static berth_status find_states(berth_check_run *run) {
+    for (size_t i = 1; i < run->graph->value_count; ++i) {
+        const berth_graph_value *value = &run->graph->values[i];
+        if (value->kind != BERTH_VALUE_STATE) {
+            continue;
+        }
+        const char *name = run->op ? run->op->states[value->state]->name
+                           : run->state_count < BERTH_MAX_OUTPUTS
+                               ? run->at->row->states[run->state_count]
+                               : NULL;
+        const berth_check_tensor *tensor = name ? berth_check_input(run->at, name) : NULL;
+        if (!tensor) {
+            return BERTH_FAIL(INVALID_ARGUMENT,
+                              "state %llu of '%s' is none that the golden file's row names",
+                              (unsigned long long)value->state, value->name);
+        }
+        run->states[run->state_count++] = (berth_check_state){
+            .layer = value->name,
+            .index = value->state,
+            .tensor = tensor,
+        };
+    }
+    return BERTH_OK;
+}
+
 static berth_status feed_states(berth_check_run *run) {
-    if (run->cache.layer) {
+    if (run->cache_count > 0) {
         const berth_kv_cache_config config = {
             .size = sizeof config,
             .num_blocks = run->block_count,
@@ -67,12 +95,11 @@ static berth_status feed_states(berth_check_run *run) {
         };
         BERTH_TRY(berth_plan_set_cache(run->plan, &config));
     }
-    for (uint64_t i = 0; i < run->op->state_count; ++i) {
-        const berth_check_tensor *state = berth_check_input(run->at, run->op->states[i]->name);
-        if (state) {
-            BERTH_TRY(berth_plan_write_state(run->plan, BERTH_CHECK_PREFIX, i, state->data,
-                                             state->bytes));
-        }
+    BERTH_TRY(find_states(run));
+    for (size_t i = 0; i < run->state_count; ++i) {
+        const berth_check_state *state = &run->states[i];
+        BERTH_TRY(berth_plan_write_state(run->plan, state->layer, state->index, state->tensor->data,
+                                         state->tensor->bytes));
     }
     return BERTH_OK;
 }
@@ -83,7 +110,7 @@ static berth_status note_who(berth_check_run *run) {
     berth_text_init(&text, TEXT_BYTES);
     for (size_t i = 0; i < berth_plan_site_count(run->plan); ++i) {
         const berth_site_record *site = berth_plan_site(run->plan, i);
-        if (strcmp(site->op, run->op->name) == 0 &&
+        if ((!run->op || strcmp(site->op, run->op->name) == 0) &&
             (!text.data || !strstr(text.data, site->implementation))) {
             berth_text_add_format(&text, "%s%s%s", text.size > 0 ? ", " : "", site->implementation,
                                   site->is_bounced ? " (bounced)" : "");
@@ -135,25 +162,23 @@ static berth_status take_results(berth_check_run *run, berth_check_results *out)
         BERTH_TRY(take_output(run, output->name, output->value, &out->outputs[i]));
     }
     out->output_count = run->graph->output_count;
-    for (uint64_t i = 0; i < run->op->state_count; ++i) {
-        const berth_check_tensor *before = berth_check_input(run->at, run->op->states[i]->name);
-        if (!before) {
-            continue;
-        }
-        berth_check_tensor *after = &out->states[out->state_count++];
-        *after = *before;
+    for (size_t i = 0; i < run->state_count; ++i) {
+        const berth_check_state *state = &run->states[i];
+        berth_check_tensor *after = &out->named[out->named_count++];
+        *after = *state->tensor;
         after->data = berth_arena_alloc(run->at->arena, (size_t)after->bytes + 1, 64);
         if (!after->data) {
             return berth_arena_exhausted(run->at->arena, "results");
         }
-        BERTH_TRY(
-            berth_plan_read_state(run->plan, BERTH_CHECK_PREFIX, i, after->data, after->bytes));
+        BERTH_TRY(berth_plan_read_state(run->plan, state->layer, state->index, after->data,
+                                        after->bytes));
     }
-    return BERTH_OK;
+    return run->model ? berth_check_layer_weights(run, out) : BERTH_OK;
 }
 
 static berth_status run_all(berth_check_run *run, berth_check_results *out) {
-    BERTH_TRY(berth_check_build(run));
+    run->table = berth_check_input(run->at, "block_table");
+    BERTH_TRY(run->op ? berth_check_build(run) : berth_check_layer_build(run));
     BERTH_TRY(create_plan(run));
     BERTH_TRY(feed_parameters(run));
     BERTH_TRY(berth_plan_ready(run->plan));
@@ -166,30 +191,32 @@ static berth_status run_all(berth_check_run *run, berth_check_results *out) {
 
 berth_status berth_check_execute(berth_check_case *at, berth_check_results *out) {
     *out = (berth_check_results){.output_count = 0};
-    if (at->layer) {
-        return BERTH_FAIL(UNSUPPORTED, "layers");
-    }
-    const berth_op_entry *op = berth_registry_find_op(at->check->session->registry, at->op);
-    if (!op) {
+    const berth_op_entry *op =
+        at->op ? berth_registry_find_op(at->check->session->registry, at->op) : NULL;
+    if (at->op && !op) {
         return BERTH_FAIL(NOT_FOUND, "there is no op '%s'", at->op);
     }
     berth_check_run *run = BERTH_ARENA_NEW(at->arena, berth_check_run);
     if (!run) {
         return berth_arena_exhausted(at->arena, "a run");
     }
-    *run = (berth_check_run){.at = at, .op = &op->op};
+    *run = (berth_check_run){.at = at, .op = op ? &op->op : NULL};
     const berth_status status = run_all(run, out);
     berth_plan_destroy(run->plan);
-    berth_graph_destroy(run->graph);
+    if (run->model) {
+        berth_model_destroy(run->model); // the graph is its own
+    } else {
+        berth_graph_destroy(run->graph);
+    }
     return status;
 }
 
 // ---- handing over -------------------------------------------------------------------------------
 
-static const berth_check_tensor *find_state(const berth_check_results *results, const char *name) {
-    for (size_t i = 0; i < results->state_count; ++i) {
-        if (strcmp(results->states[i].name, name) == 0) {
-            return &results->states[i];
+static const berth_check_tensor *find_named(const berth_check_results *results, const char *name) {
+    for (size_t i = 0; i < results->named_count; ++i) {
+        if (strcmp(results->named[i].name, name) == 0) {
+            return &results->named[i];
         }
     }
     return NULL;
@@ -209,10 +236,10 @@ berth_status berth_check_give(berth_check_case *at, const berth_check_results *r
     size_t next = 0;
     for (size_t i = 0; i < at->output_count; ++i) {
         berth_check_output *output = &at->outputs[i];
-        const berth_check_tensor *state = find_state(results, output->name);
+        const berth_check_tensor *named = find_named(results, output->name);
         const size_t place = place_of(at->row, output->name, next);
-        if (state) {
-            output->got = *state;
+        if (named) {
+            output->got = *named;
         } else if (place < results->output_count) {
             output->got = results->outputs[place];
             ++next;

@@ -28,6 +28,10 @@ typedef struct berth_building {
 // Fills the slots of the face. The other fields are set by the caller, before the first use.
 void berth_building_open(berth_building *building, const berth_json *config);
 
+// A checkpoint of tensors that lie elsewhere, with an empty config.json.
+BERTH_MUST_CHECK berth_status berth_checkpoint_of(const berth_stored_tensor *const *tensors,
+                                                  size_t count, berth_checkpoint **out_checkpoint);
+
 // The scheme of a checkpoint: the one registered quantization config that recognises it. `wanted`
 // is the user's, NULL: any. UNSUPPORTED names the checkpoint's own scheme when nobody does.
 BERTH_MUST_CHECK berth_status berth_quantization_choose(const berth_registry *registry,

@@ -2,7 +2,7 @@
 // Input: a Hugging Face folder. Output: its normalised configuration and all its tensors, from one
 // safetensors file or from the shards that an index lists. The index is checked both ways, so that
 // a tensor is found exactly where the index says and nowhere else.
-#include "model/model.h"
+#include "model/building.h"
 
 #include "base/array.h"
 #include "base/file.h"
@@ -174,6 +174,31 @@ berth_status berth_checkpoint_open(const char *directory, berth_checkpoint **out
     }
     checkpoint->arena = arena;
     const berth_status status = read_directory(checkpoint, directory);
+    if (status != BERTH_OK) {
+        berth_checkpoint_close(checkpoint);
+        return status;
+    }
+    *out_checkpoint = checkpoint;
+    return BERTH_OK;
+}
+
+berth_status berth_checkpoint_of(const berth_stored_tensor *const *tensors, size_t count,
+                                 berth_checkpoint **out_checkpoint) {
+    berth_arena *arena = NULL;
+    BERTH_TRY(berth_arena_create((size_t)4 << 10, ARENA_LIMIT, &arena));
+    berth_checkpoint *checkpoint = BERTH_ARENA_NEW(arena, berth_checkpoint);
+    if (checkpoint == NULL) {
+        berth_arena_destroy(arena);
+        return BERTH_FAIL(OUT_OF_MEMORY, "no memory for %zu tensors", count);
+    }
+    checkpoint->arena = arena;
+    checkpoint->directory = "given tensors";
+    checkpoint->architecture = "";
+    berth_status status =
+        berth_json_parse(BERTH_STR("{}"), "no config.json", NULL, &checkpoint->config);
+    for (size_t i = 0; status == BERTH_OK && i < count; ++i) {
+        status = berth_array_push(&checkpoint->tensors, tensors[i]);
+    }
     if (status != BERTH_OK) {
         berth_checkpoint_close(checkpoint);
         return status;

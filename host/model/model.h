@@ -27,7 +27,7 @@ typedef struct berth_stored_tensor {
     const int64_t *shape;
     const void *data; // mapped, little-endian, row-major; not necessarily aligned
     uint64_t bytes;
-    const berth_safetensors *file; // borrowed: it lies there
+    const berth_safetensors *file; // borrowed: it lies there; NULL: in memory of the caller's
 } berth_stored_tensor;
 
 // One file, mapped. CORRUPT with file, tensor and rule for every violation of the format.
@@ -110,6 +110,25 @@ BERTH_MUST_CHECK berth_status berth_model_create(const berth_registry *registry,
                                                  const berth_config *config,
                                                  const berth_checkpoint *checkpoint,
                                                  berth_dtype activation,
+                                                 berth_model_build **out_build);
+// One layer alone: its class, its weights as a checkpoint would hold them, and a caller that gives
+// its inputs.
+typedef struct berth_layer_request {
+    const berth_registry *registry;
+    const berth_config *config;
+    berth_dtype activation;
+    const berth_call *call; // class, prefix, attributes, how many outputs
+    const berth_stored_tensor *const *tensors;
+    size_t tensor_count;
+    const berth_weight_rule *const *weight_rules; // as a model has them
+    uint64_t weight_rule_count;
+    // Writes up to BERTH_MAX_INPUTS values; `inputs` is zeroed.
+    void (*feed)(void *context, berth_graph_builder *graph, berth_value *inputs);
+    void *context;
+} berth_layer_request;
+// The graph of the layer, its outputs named o0, o1, …; nothing but the graph, weights and caches of
+// the result is set. Failures as of berth_model_create. The tensors outlive the result.
+BERTH_MUST_CHECK berth_status berth_layer_create(const berth_layer_request *request,
                                                  berth_model_build **out_build);
 void berth_model_destroy(berth_model_build *build);
 // The resident form of a weight, row-major, where it lies mapped as it is stored; NULL when it has

@@ -338,7 +338,7 @@ const berth_stored_tensor *berth_safetensors_find(const berth_safetensors *file,
 }
 
 void berth_stored_tensor_drop(const berth_stored_tensor *tensor, uint64_t first, uint64_t bytes) {
-    if (bytes >= DROP_BYTES) {
+    if (bytes >= DROP_BYTES && tensor->file != NULL) {
         const berth_file_map *map = &tensor->file->map;
         const size_t offset = (size_t)((const uint8_t *)tensor->data - map->data);
         berth_file_map_drop(map, offset + (size_t)first, (size_t)bytes);
