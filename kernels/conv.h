@@ -83,8 +83,8 @@ static inline int64_t berth_conv_source(const berth_conv *self, const int64_t po
                                         const int64_t tap[3]) {
     int64_t index = 0;
     for (int dim = 0; dim < 3; ++dim) {
-        const int64_t at = position[dim] * self->stride[dim] - self->padding[dim] +
-                           tap[dim] * self->dilation[dim];
+        const int64_t at =
+            position[dim] * self->stride[dim] - self->padding[dim] + tap[dim] * self->dilation[dim];
         if (at < 0 || at >= self->size[dim]) {
             return -1;
         }

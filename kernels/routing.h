@@ -48,8 +48,7 @@ static inline void berth_score(int scoring, float *values, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
         const float softplus =
             values[i] > 20 ? values[i] : log1pf(expf(values[i])); // the limit is torch's
-        values[i] =
-            scoring == BERTH_SCORING_SIGMOID ? 1 / (1 + expf(-values[i])) : sqrtf(softplus);
+        values[i] = scoring == BERTH_SCORING_SIGMOID ? 1 / (1 + expf(-values[i])) : sqrtf(softplus);
     }
 }
 

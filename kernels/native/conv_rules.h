@@ -21,10 +21,10 @@ static inline berth_status check_list(const berth_op_site *site, uint64_t attrib
     for (uint64_t i = 0; is_right && i < list->count; ++i) {
         is_right = list->i64s[i] >= least && list->i64s[i] <= INT32_MAX;
     }
-    return is_right ? BERTH_OK
-                    : BERTH_RULE_ATTRIBUTE(site, attribute,
-                                           "must be 1 or %d numbers of at least %lld", rank,
-                                           (long long)least);
+    return is_right
+               ? BERTH_OK
+               : BERTH_RULE_ATTRIBUTE(site, attribute, "must be 1 or %d numbers of at least %lld",
+                                      rank, (long long)least);
 }
 
 static inline berth_status check_channels(const berth_op_site *site) {

@@ -26,9 +26,8 @@ static berth_status check_groups(const berth_op_site *site) {
     const int64_t groups = site->attributes[NUM_EXPERT_GROUP]->i64;
     const int64_t kept = site->attributes[TOPK_GROUP]->i64;
     if (groups < 1 || experts % groups != 0) {
-        return BERTH_RULE_ATTRIBUTE(site, NUM_EXPERT_GROUP,
-                                    "must divide the %lld experts, is %lld", (long long)experts,
-                                    (long long)groups);
+        return BERTH_RULE_ATTRIBUTE(site, NUM_EXPERT_GROUP, "must divide the %lld experts, is %lld",
+                                    (long long)experts, (long long)groups);
     }
     if (kept < 1 || kept > groups) {
         return BERTH_RULE_ATTRIBUTE(site, TOPK_GROUP, "must be 1 to the %lld groups, is %lld",
@@ -101,8 +100,8 @@ static void keep_groups(const berth_op_site *site, const berth_op_args *args,
     for (int64_t group = 0; group < groups; ++group) {
         int64_t better = 0;
         for (int64_t other = 0; other < groups; ++other) {
-            better += counts[other] > counts[group] ||
-                      (counts[other] == counts[group] && other < group);
+            better +=
+                counts[other] > counts[group] || (counts[other] == counts[group] && other < group);
         }
         for (int64_t i = 0; i < size && better >= site->attributes[TOPK_GROUP]->i64; ++i) {
             room->choice[group * size + i] = -INFINITY;

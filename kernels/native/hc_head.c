@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // hc_head: several residual streams become one before the head, gate_i = sigmoid(x · hc_fn_i /
-// sqrt(mean(x²) + rms_norm_eps) · hc_scale + hc_base_i) + hc_eps and y = Σ gate_i · stream i, with x
-// all streams of a token in f32, one rounding.
+// sqrt(mean(x²) + rms_norm_eps) · hc_scale + hc_base_i) + hc_eps and y = Σ gate_i · stream i, with
+// x all streams of a token in f32, one rounding.
 //
 //   hidden_states  [..., streams, hidden]     f32, f16 or bf16
 //   hc_fn          [streams, streams · hidden]  f32
@@ -48,8 +48,8 @@ static berth_status reference(void *self, const berth_op_args *args) {
             mhc_norm(hidden, first, streams, (float)site->attributes[RMS_NORM_EPS]->f64);
         for (int64_t i = 0; i < streams; ++i) {
             const float sum = mhc_product(hidden, first, streams, args->inputs[HC_FN], i);
-            gates[i] = mhc_sigmoid(sum * norm * scale + base[i]) +
-                       (float)site->attributes[HC_EPS]->f64;
+            gates[i] =
+                mhc_sigmoid(sum * norm * scale + base[i]) + (float)site->attributes[HC_EPS]->f64;
         }
         mhc_mix_streams(hidden, first, streams, gates, berth_row(args->outputs[0], token));
     }

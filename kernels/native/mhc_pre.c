@@ -6,8 +6,8 @@
 //   hc_scale     [3]                                           f32
 //   hc_base      [streams² + 2 streams]                        f32
 //   post_mix     [..., streams, 1]                             f32
-//   comb_mix     [..., streams, streams]                       f32, row: source, column: destination
-//   layer_input  [..., hidden]                                 residual's dtype
+//   comb_mix     [..., streams, streams]                       f32, row: source, column:
+//   destination layer_input  [..., hidden]                                 residual's dtype
 //
 // vLLM's MHCPreOp.forward_native. A norm of layer_input by a norm_weight, which one of its device
 // kernels can do and native leaves out, is an op of its own here.

@@ -72,8 +72,8 @@ static inline berth_status mhc_check_weights(const berth_op_site *site, uint64_t
 static inline berth_status mhc_check_pre(const berth_op_site *site, uint64_t residual,
                                          uint64_t fn) {
     const int64_t streams = mhc_streams(site->inputs[residual]);
-    BERTH_RULE_TRY(mhc_check_weights(site, fn, site->inputs[residual],
-                                     streams * streams + 2 * streams, 3));
+    BERTH_RULE_TRY(
+        mhc_check_weights(site, fn, site->inputs[residual], streams * streams + 2 * streams, 3));
     for (uint64_t i = MHC_RMS_EPS; i <= MHC_SINKHORN_EPS; ++i) {
         BERTH_RULE_TRY(mhc_check_eps(site, i));
     }
@@ -201,8 +201,8 @@ static inline void mhc_sinkhorn(const berth_op_site *site, float *comb, int64_t 
 }
 
 // y = Σ factor_i · stream i, rounded once, over `streams` rows from `first_row` on.
-static inline void mhc_mix_streams(const berth_tensor *residual, int64_t first_row,
-                                   int64_t streams, const float *factors, void *y) {
+static inline void mhc_mix_streams(const berth_tensor *residual, int64_t first_row, int64_t streams,
+                                   const float *factors, void *y) {
     for (int64_t i = 0; i < berth_row_length(residual); ++i) {
         float sum = 0;
         for (int64_t stream = 0; stream < streams; ++stream) {
@@ -233,15 +233,14 @@ static inline void mhc_enter(const berth_op_site *site, const berth_tensor *resi
             mhc_norm(residual, first, streams, (float)site->attributes[MHC_RMS_EPS]->f64);
         for (int64_t i = 0; i < streams * streams + 2 * streams; ++i) {
             const int64_t kind = i < streams ? 0 : i < 2 * streams ? 1 : 2;
-            mix[i] = mhc_product(residual, first, streams, weights[0], i) * norm * scale[kind] +
-                     base[i];
+            mix[i] =
+                mhc_product(residual, first, streams, weights[0], i) * norm * scale[kind] + base[i];
         }
         float *post = (float *)berth_data(out->post_mix) + first;
         float *comb = (float *)berth_data(out->comb_mix) + first * streams;
         for (int64_t i = 0; i < streams; ++i) {
             mix[i] = mhc_sigmoid(mix[i]) + (float)site->attributes[MHC_PRE_EPS]->f64;
-            post[i] =
-                mhc_sigmoid(mix[streams + i]) * (float)site->attributes[MHC_POST_MULT]->f64;
+            post[i] = mhc_sigmoid(mix[streams + i]) * (float)site->attributes[MHC_POST_MULT]->f64;
         }
         memcpy(comb, mix + 2 * streams, (size_t)(streams * streams) * sizeof *comb);
         mhc_sinkhorn(site, comb, streams);

@@ -8,7 +8,8 @@
 //   topk_weights  [tokens, k]                 f32
 //   topk_ids      [tokens, k]                 i32 or i64; −1: no expert
 //   w13_bias      [experts, 2 inter]          optional, as w2_bias [experts, hidden]
-//   expert_map    [all experts]               optional, i32 or i64: the number here of every expert,
+//   expert_map    [all experts]               optional, i32 or i64: the number here of every
+//   expert,
 //                                             −1 for those of other ranks, which add nothing
 //   y             like x                      the sum over k of weight · expert(x)
 //
@@ -26,8 +27,7 @@ enum { X, W13_WEIGHT, W2_WEIGHT, TOPK_WEIGHTS, TOPK_IDS, W13_BIAS, W2_BIAS, EXPE
 static inline berth_status moe_entry_infer(const berth_op_site *site, berth_op_result *out) {
     static const moe_inputs at = {X, W13_WEIGHT, W2_WEIGHT, W13_BIAS, W2_BIAS};
     BERTH_RULE_TRY(moe_check_weights(site, &at));
-    BERTH_RULE_TRY(
-        moe_check_routing(site, site->inputs[X]->dims[0], TOPK_WEIGHTS, TOPK_IDS));
+    BERTH_RULE_TRY(moe_check_routing(site, site->inputs[X]->dims[0], TOPK_WEIGHTS, TOPK_IDS));
     BERTH_RULE_TRY(moe_check_map(site, EXPERT_MAP));
     const berth_attribute *all = berth_site_attribute(site, "global_num_experts");
     const berth_value_type *map = site->inputs[EXPERT_MAP];
@@ -96,14 +96,10 @@ static inline berth_status moe_entry_reference(void *self, const berth_op_args *
 }
 
 static const berth_op_argument *const inputs[] = {
-    BERTH_STRIDED_INPUT("x"),
-    BERTH_INPUT("w13_weight"),
-    BERTH_INPUT("w2_weight"),
-    BERTH_INPUT("topk_weights"),
-    BERTH_INPUT("topk_ids"),
-    BERTH_OPTIONAL_INPUT("w13_bias"),
-    BERTH_OPTIONAL_INPUT("w2_bias"),
-    BERTH_OPTIONAL_INPUT("expert_map"),
+    BERTH_STRIDED_INPUT("x"),        BERTH_INPUT("w13_weight"),
+    BERTH_INPUT("w2_weight"),        BERTH_INPUT("topk_weights"),
+    BERTH_INPUT("topk_ids"),         BERTH_OPTIONAL_INPUT("w13_bias"),
+    BERTH_OPTIONAL_INPUT("w2_bias"), BERTH_OPTIONAL_INPUT("expert_map"),
 };
 static const berth_op_attribute *const attributes[] = {
     MOE_ACTIVATION_ATTRIBUTES,

@@ -67,12 +67,8 @@ static berth_status reference(void *self, const berth_op_args *args) {
 }
 
 static const berth_op_argument *const inputs[] = {
-    BERTH_INPUT("expert_x"),
-    BERTH_INPUT("expert_first"),
-    BERTH_INPUT("w13_weight"),
-    BERTH_INPUT("w2_weight"),
-    BERTH_OPTIONAL_INPUT("w13_bias"),
-    BERTH_OPTIONAL_INPUT("w2_bias"),
+    BERTH_INPUT("expert_x"),  BERTH_INPUT("expert_first"),      BERTH_INPUT("w13_weight"),
+    BERTH_INPUT("w2_weight"), BERTH_OPTIONAL_INPUT("w13_bias"), BERTH_OPTIONAL_INPUT("w2_bias"),
 };
 static const berth_op_attribute *const attributes[] = {MOE_ACTIVATION_ATTRIBUTES};
 

@@ -19,8 +19,7 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     BERTH_RULE_TRY(berth_rule_rank(site, EXPERT_Y, 2));
     BERTH_RULE_TRY(berth_rule_width(site, EXPERT_Y));
     BERTH_RULE_TRY(berth_rule_rank(site, SLOTS, 2));
-    BERTH_RULE_TRY(
-        moe_check_routing(site, site->inputs[SLOTS]->dims[0], TOPK_WEIGHTS, SLOTS));
+    BERTH_RULE_TRY(moe_check_routing(site, site->inputs[SLOTS]->dims[0], TOPK_WEIGHTS, SLOTS));
     berth_rule_give(out, site->inputs[EXPERT_Y])->dims[0] = site->inputs[SLOTS]->dims[0];
     return BERTH_OK;
 }

@@ -90,8 +90,7 @@ static berth_status reference(void *self, const berth_op_args *args) {
     BERTH_RULE_TRY(count(site, args, experts));
     const int64_t used = first[experts];
     for (int64_t i = 0; i < ids->shape[0] * k; ++i) {
-        const int64_t expert =
-            moe_expert(ids, args->inputs[EXPERT_MAP], i / k, i % k, experts);
+        const int64_t expert = moe_expert(ids, args->inputs[EXPERT_MAP], i / k, i % k, experts);
         if (expert >= 0) {
             place(site, args, i / k, i % k, first[expert]++);
         } else {

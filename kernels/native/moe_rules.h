@@ -72,8 +72,7 @@ static inline berth_status moe_check_weights(const berth_op_site *site, const mo
     BERTH_RULE_TRY(berth_rule_dim(site, at->w13_weight, 2, hidden));
     BERTH_RULE_TRY(berth_rule_dim(site, at->w2_weight, 0, site->inputs[at->w13_weight]->dims[0]));
     BERTH_RULE_TRY(berth_rule_dim(site, at->w2_weight, 1, hidden));
-    BERTH_RULE_TRY(
-        berth_rule_dim(site, at->w13_weight, 1, BERTH_DIM_CONST(gates * w2->dims[2].b)));
+    BERTH_RULE_TRY(berth_rule_dim(site, at->w13_weight, 1, BERTH_DIM_CONST(gates * w2->dims[2].b)));
     return moe_check_biases(site, at);
 }
 
@@ -149,10 +148,9 @@ static inline float moe_product(const moe_experts *self, int64_t expert, int64_t
                                 const void *x) {
     const berth_tensor *weight = is_second ? self->w2_weight : self->w13_weight;
     const berth_tensor *bias = is_second ? self->w2_bias : self->w13_bias;
-    const float sum = berth_dot(x, self->dtype, moe_row(weight, expert, row), weight->dtype,
-                                weight->shape[2]);
-    const float start =
-        bias ? berth_load_at(berth_row(bias, expert), bias->dtype, row) : 0;
+    const float sum =
+        berth_dot(x, self->dtype, moe_row(weight, expert, row), weight->dtype, weight->shape[2]);
+    const float start = bias ? berth_load_at(berth_row(bias, expert), bias->dtype, row) : 0;
     return berth_round_to(self->dtype, sum + start);
 }
 

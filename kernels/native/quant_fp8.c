@@ -9,8 +9,8 @@
 //   scale     f32       what was used: [1] per tensor, [..., 1] per token, [..., ceil(k / c)] per
 //                       group, the given one, as two dimensions unless it is one element per tensor
 //
-// `group_shape` [r, c]: rows and columns that share a scale, −1 for all. [−1, −1] per tensor, [1, −1]
-// per token, [1, c] per group; with `static` also [−1, 1] per channel and blocks.
+// `group_shape` [r, c]: rows and columns that share a scale, −1 for all. [−1, −1] per tensor, [1,
+// −1] per token, [1, c] per group; with `static` also [−1, 1] per channel and blocks.
 // `column_major_scales`: the scales of groups are [groups, rows], so that those of a group lie
 // together. `use_ue8m0`: scales of groups are powers of two. `tma_aligned_scales` changes nothing.
 //
@@ -172,8 +172,7 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
         }
         q->dims[0].b = q->dims[0].b < padding->i64 ? padding->i64 : q->dims[0].b;
     }
-    return infer_scale(site,
-                       berth_rule_give(out, site->inputs[is_static(site) ? SCALE : X]));
+    return infer_scale(site, berth_rule_give(out, site->inputs[is_static(site) ? SCALE : X]));
 }
 
 // ---- reference ----------------------------------------------------------------------------------
@@ -259,7 +258,8 @@ static void quantise_blocks(const berth_op_args *args) {
     const int64_t across = is_one ? 1 : scales->shape[1];
     const float *given = berth_data(args->inputs[SCALE]);
     float *used = berth_data(scales);
-    memcpy(used, given, (size_t)(berth_row_count(scales) * berth_row_length(scales)) * sizeof *used);
+    memcpy(used, given,
+           (size_t)(berth_row_count(scales) * berth_row_length(scales)) * sizeof *used);
     const int64_t height = (rows + down - 1) / down;
     for (int64_t row = 0; row < rows; ++row) {
         for (int64_t i = 0; i < width; ++i) {

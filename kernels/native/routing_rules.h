@@ -30,8 +30,8 @@ static inline berth_status routing_check(const berth_op_site *site) {
     BERTH_RULE_TRY(berth_rule_width(site, GATING_OUTPUT));
     BERTH_RULE_TRY(berth_rule_float(site, E_SCORE_CORRECTION_BIAS));
     BERTH_RULE_TRY(berth_rule_rank(site, E_SCORE_CORRECTION_BIAS, 1));
-    BERTH_RULE_TRY(berth_rule_dim(site, E_SCORE_CORRECTION_BIAS, 0,
-                                  site->inputs[GATING_OUTPUT]->dims[1]));
+    BERTH_RULE_TRY(
+        berth_rule_dim(site, E_SCORE_CORRECTION_BIAS, 0, site->inputs[GATING_OUTPUT]->dims[1]));
     const int64_t k = site->attributes[TOPK]->i64;
     if (k < 1 || k > routing_experts(site)) {
         return BERTH_RULE_ATTRIBUTE(site, TOPK, "must be 1 to the %lld experts, is %lld",

@@ -30,8 +30,7 @@ static void weigh(const berth_op_site *site, const float *scores, const int32_t 
     }
     const float divisor = site->attributes[RENORMALIZE]->i64 && sum > 0 ? sum : 1;
     for (int64_t i = 0; i < k; ++i) {
-        weights[i] =
-            scores[ids[i]] / divisor * (float)site->attributes[ROUTED_SCALING_FACTOR]->f64;
+        weights[i] = scores[ids[i]] / divisor * (float)site->attributes[ROUTED_SCALING_FACTOR]->f64;
     }
 }
 

@@ -5,4 +5,5 @@
 
 #include "moe_entry.h"
 
-const berth_op berth_op_transformers_fused_moe = MOE_ENTRY("transformers_fused_moe", "TransformersMoERunner");
+const berth_op berth_op_transformers_fused_moe =
+    MOE_ENTRY("transformers_fused_moe", "TransformersMoERunner");

@@ -5,4 +5,5 @@
 
 #include "moe_entry.h"
 
-const berth_op berth_op_unquantized_fused_moe = MOE_ENTRY("unquantized_fused_moe", "UnquantizedFusedMoEMethod");
+const berth_op berth_op_unquantized_fused_moe =
+    MOE_ENTRY("unquantized_fused_moe", "UnquantizedFusedMoEMethod");
