@@ -225,7 +225,7 @@ static size_t arrive(flow *f, part *parts, size_t count, size_t step) {
             CHECK_OK(berth_engine_add(f->engine, &request, &one->request));
         }
         if (one->leave == step && one->request != 0) {
-            berth_engine_abort(f->engine, one->request);
+            berth_engine_abort(f->engine, one->request, NULL);
         }
         waiting += one->arrival > step;
     }
