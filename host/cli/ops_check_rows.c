@@ -23,16 +23,23 @@ berth_check_row berth_check_row_of(const char *file) {
     { "hidden_size", "x", -1 }
 
 const berth_check_row berth_check_rows[] = {
+    ROW(.file = "fused_rms_norm_gated",
+        .implied = NAMES(IMPLIED_WIDTH, {"elementwise_affine", "weight", BERTH_CHECK_PRESENT})),
     ROW(.file = "gemma_rms_norm", .implied = NAMES(IMPLIED_WIDTH)),
+    ROW(.file = "layer_norm",
+        .implied = NAMES(IMPLIED_WIDTH, {"elementwise_affine", "weight", BERTH_CHECK_PRESENT},
+                         {"bias", "bias", BERTH_CHECK_PRESENT})),
     ROW(.file = "linear", .is_class_layer = true, .operands = NAMES("x"),
         .inputs = NAMES({"loaded_weight", "weight"}),
         .attributes =
             NAMES({"input_size", "input_size"}, {"output_size", "output_size"}, {"bias", "bias"})),
+    ROW(.file = "minimax_text01_rmsnorm_tp", .implied = NAMES(IMPLIED_WIDTH)),
     ROW(.file = "paged_attention",
         .implied = NAMES({"num_heads", "query", 1}, {"num_kv_heads", "key_cache", 2},
                          {"head_size", "query", 2}, {"block_size", "key_cache", 1})),
     ROW(.file = "rms_norm",
         .implied = NAMES(IMPLIED_WIDTH, {"has_weight", "weight", BERTH_CHECK_PRESENT})),
+    ROW(.file = "rms_norm_gated", .implied = NAMES(IMPLIED_WIDTH)),
     ROW(.file = "varlen_attention", .op = "paged_attention",
         .implied = NAMES({"num_heads", "query", 1}, {"num_kv_heads", "key_cache", 2},
                          {"head_size", "query", 2}, {"block_size", "key_cache", 1})),
