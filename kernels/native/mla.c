@@ -21,7 +21,7 @@
 // `form`: "prefill" makes keys and values of every head, "decode" absorbs kv_b_proj into the query
 // and the result instead, "" decodes sequences of one new token with a context. Both are one
 // mathematics; they differ in what is rounded to query's dtype: keys and values, or the absorbed
-// query and the latent sum. `scale` as given. All else in f32.
+// query and the latent sum. `scale` as given; `qk_nope_head_dim`, if given, is n. All else in f32.
 #include <berth/op.h>
 
 #include <sequences.h>
@@ -30,7 +30,7 @@
 #include "softmax_sum.h"
 
 enum { QUERY, C_KV, K_PE, KV_B_PROJ_WEIGHT, QUERY_PE, QUERY_START_LOC, SEQ_LENS };
-enum { ATTR_SCALE, V_HEAD_DIM, FORM };
+enum { ATTR_SCALE, V_HEAD_DIM, QK_NOPE_HEAD_DIM, FORM };
 
 // ---- shape rule ---------------------------------------------------------------------------------
 
@@ -78,6 +78,11 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     if (nope_of(site) < 1) {
         return BERTH_RULE_FAIL(site, QUERY, "must be wider than the %lld rotated columns",
                                (long long)rotated);
+    }
+    const berth_attribute *nope = site->attributes[QK_NOPE_HEAD_DIM];
+    if (nope->kind != BERTH_ATTRIBUTE_NONE && nope->i64 != nope_of(site)) {
+        return BERTH_RULE_ATTRIBUTE(site, QK_NOPE_HEAD_DIM, "must be %lld as in 'query', is %lld",
+                                    (long long)nope_of(site), (long long)nope->i64);
     }
     const int64_t values = site->attributes[V_HEAD_DIM]->i64;
     const berth_dim made = BERTH_DIM_CONST(query->dims[1].b * (nope_of(site) + values));
@@ -354,6 +359,7 @@ static const berth_op_argument *const states[] = {
 static const berth_op_attribute *const attributes[] = {
     BERTH_REQUIRED_ATTRIBUTE("scale", BERTH_ATTRIBUTE_F64),
     BERTH_REQUIRED_ATTRIBUTE("v_head_dim", BERTH_ATTRIBUTE_I64),
+    BERTH_ABSENT_ATTRIBUTE("qk_nope_head_dim", BERTH_ATTRIBUTE_I64),
     BERTH_OPTIONAL_ATTRIBUTE("form", BERTH_ATTRIBUTE_STR, .str = ""),
 };
 

@@ -7,7 +7,7 @@
 //   y            [n, heads, l]             query's dtype
 //   state kv_cache  [blocks, block_size, l + p], any float dtype
 //
-// `kv_lora_rank` l, `scale` as given. Row i of the query belongs to sequence i and sees all of its
+// `kv_lora_rank` l, `scale` as given; `qk_rope_head_dim`, if given, is p. Row i of the query belongs to sequence i and sees all of its
 // seq_lens[i] rows. All in f32, one rounding: vLLM's ref_mla.
 #include <berth/op.h>
 
@@ -17,7 +17,7 @@
 #include "softmax_sum.h"
 
 enum { QUERY, BLOCK_TABLE, SEQ_LENS };
-enum { ATTR_SCALE, KV_LORA_RANK };
+enum { ATTR_SCALE, KV_LORA_RANK, QK_ROPE_HEAD_DIM };
 
 static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     const berth_value_type *query = site->inputs[QUERY];
@@ -30,6 +30,13 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     if (latent < 1 || latent > berth_last_dim(query).b) {
         return BERTH_RULE_ATTRIBUTE(site, KV_LORA_RANK, "must be 1 to %lld, is %lld",
                                     (long long)berth_last_dim(query).b, (long long)latent);
+    }
+    const berth_attribute *rotated = site->attributes[QK_ROPE_HEAD_DIM];
+    if (rotated->kind != BERTH_ATTRIBUTE_NONE &&
+        rotated->i64 != berth_last_dim(query).b - latent) {
+        return BERTH_RULE_ATTRIBUTE(site, QK_ROPE_HEAD_DIM, "must be %lld as in 'query', is %lld",
+                                    (long long)(berth_last_dim(query).b - latent),
+                                    (long long)rotated->i64);
     }
     BERTH_RULE_TRY(berth_rule_index(site, BLOCK_TABLE, 2));
     BERTH_RULE_TRY(berth_rule_index(site, SEQ_LENS, 1));
@@ -106,6 +113,7 @@ static const berth_op_argument *const states[] = {BERTH_INPUT("kv_cache")};
 static const berth_op_attribute *const attributes[] = {
     BERTH_REQUIRED_ATTRIBUTE("scale", BERTH_ATTRIBUTE_F64),
     BERTH_REQUIRED_ATTRIBUTE("kv_lora_rank", BERTH_ATTRIBUTE_I64),
+    BERTH_ABSENT_ATTRIBUTE("qk_rope_head_dim", BERTH_ATTRIBUTE_I64),
 };
 
 const berth_op berth_op_mla_decode = {

@@ -62,16 +62,6 @@ static inline berth_status berth_rule_shape(const berth_op_site *site, uint64_t 
     berth_rule_shape((site), (input), (const berth_dim[]){__VA_ARGS__},                            \
                      sizeof((berth_dim[]){__VA_ARGS__}) / sizeof(berth_dim))
 
-// A dimension that is a constant of at least 1.
-static inline berth_status berth_rule_constant(const berth_op_site *site, uint64_t input,
-                                               uint32_t dim) {
-    const berth_value_type *type = site->inputs[input];
-    return !type || (type->dims[dim].symbol == BERTH_SYMBOL_NONE && type->dims[dim].b > 0)
-               ? BERTH_OK
-               : BERTH_RULE_FAIL(site, input, "must have a constant dimension %u of at least 1",
-                                 dim);
-}
-
 // "silu", "swish" (the same) or "" for none.
 static inline berth_status berth_rule_activation(const berth_op_site *site, uint64_t attribute) {
     const char *name = site->attributes[attribute]->str;
