@@ -21,6 +21,10 @@ berth_check_row berth_check_row_of(const char *file) {
     { __VA_ARGS__ }
 #define IMPLIED_WIDTH                                                                              \
     { "hidden_size", "x", -1 }
+#define IMPLIED_CHANNELS                                                                           \
+    {"in_channels", "x", 1}, {"out_channels", "weight", 0}, {                                      \
+        "bias", "bias", BERTH_CHECK_PRESENT                                                        \
+    }
 
 const berth_check_row berth_check_rows[] = {
     ROW(.file = "fused_rms_norm_gated",
@@ -39,9 +43,14 @@ const berth_check_row berth_check_rows[] = {
                          {"qk_rope_head_dim", "k_pe", 1})),
     ROW(.file = "mla_decode",
         .implied = NAMES({"num_heads", "query", 1}, {"block_size", "kv_cache", 1})),
+    ROW(.file = "conv2d", .implied = NAMES(IMPLIED_CHANNELS), .prepare = berth_check_convolution),
+    ROW(.file = "conv3d", .implied = NAMES(IMPLIED_CHANNELS), .prepare = berth_check_convolution),
+    ROW(.file = "gemma_rms_norm", .implied = NAMES(IMPLIED_WIDTH)),
+    ROW(.file = "mhc", .is_class_op = true),
     ROW(.file = "paged_attention",
         .implied = NAMES({"num_heads", "query", 1}, {"num_kv_heads", "key_cache", 2},
                          {"head_size", "query", 2}, {"block_size", "key_cache", 1})),
+    ROW(.file = "quant_fp8", .run = berth_check_quant_fp8),
     ROW(.file = "rms_norm",
         .implied = NAMES(IMPLIED_WIDTH, {"has_weight", "weight", BERTH_CHECK_PRESENT})),
     ROW(.file = "rms_norm_gated", .implied = NAMES(IMPLIED_WIDTH)),

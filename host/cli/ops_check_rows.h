@@ -5,4 +5,9 @@
 
 #include "cli/ops_check.h"
 
+// ---- ops_check_shapes.c -------------------------------------------------------------------------
+
+BERTH_MUST_CHECK berth_status berth_check_convolution(berth_check_case *at);
+BERTH_MUST_CHECK berth_status berth_check_quant_fp8(berth_check_case *at);
+
 #endif
