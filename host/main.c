@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "config/config.h"
@@ -113,12 +114,36 @@ static const stage_row stages[BERTH_STAGE_COUNT] = {
     [BERTH_STAGE_OUTPUT] = STAGE(.failure = 7),
 };
 
-static berth_status run_command(berth_session *s) {
+static void show_progress(berth_session *s, const char *doing) {
+    if (doing) {
+        berth_progress_show(s, "%s %.200s …", doing, s->config.model ? s->config.model : "");
+    } else {
+        berth_progress_show(s, NULL);
+    }
+}
+
+static berth_status open_stages(berth_session *s) {
     for (berth_stage stage = BERTH_STAGE_USAGE; stage <= s->needs; ++stage) {
         s->stage = stage;
-        berth_progress_show(s, stages[stage].doing);
+        show_progress(s, stages[stage].doing);
         BERTH_TRY(stages[stage].open(s));
+        if (stage >= BERTH_STAGE_DISCOVERY && berth_interrupt_signal()) {
+            break;
+        }
     }
+    return BERTH_OK;
+}
+
+static berth_status run_command(berth_session *s) {
+    if (s->command->flags & BERTH_CLI_ENDS_EARLY) {
+        berth_interrupt_watch();
+    }
+    const berth_status status = open_stages(s);
+    // Who loads a model gives up when an interrupt comes: that is no failure.
+    if (status != BERTH_OK && !(s->stage == BERTH_STAGE_MODEL && berth_interrupt_signal())) {
+        return status;
+    }
+    berth_status_clear();
     berth_progress_show(s, NULL);
     BERTH_TRY(s->command->run(s));
     return berth_session_print(s);
@@ -126,7 +151,7 @@ static berth_status run_command(berth_session *s) {
 
 static int exit_status(const berth_session *s, berth_status status) {
     if (status == BERTH_OK) {
-        return s->answer_is_no ? 1 : 0;
+        return s->is_interrupted ? 128 + berth_interrupt_signal() : s->answer_is_no ? 1 : 0;
     }
     if (status == BERTH_INTERNAL && s->stage >= BERTH_STAGE_WORKER) {
         return 7;

@@ -57,6 +57,29 @@ static inline uint16_t berth_to_f16(float value) {
     return (uint16_t)(sign | (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13);
 }
 
+// Codes of f8_e4m3fn: subnormals in steps of 2^-9, no infinity, the largest value is 448.
+#define BERTH_F8_MAX 448.0f
+
+static inline float berth_from_f8(uint8_t code) {
+    const uint32_t magnitude = (uint32_t)(code & 0x7fu) << 20;
+    const float finite = berth_float_of_bits(magnitude) * 0x1p120f;
+    const uint32_t bits =
+        (code & 0x7fu) == 0x7fu ? UINT32_C(0x7fc00000) : berth_bits_of_float(finite);
+    return berth_float_of_bits((uint32_t)(code & 0x80u) << 24 | bits);
+}
+
+// Rounds to nearest, ties to even; what is larger than 448 becomes 448, a NaN stays one.
+static inline uint8_t berth_to_f8(float value) {
+    const uint32_t bits = berth_bits_of_float(value);
+    const uint32_t magnitude = bits & 0x7fffffffu;
+    const uint32_t finite = magnitude < 0x43e00000u ? magnitude : 0x43e00000u;
+    const uint32_t normal = (finite - 0x3c000000u + 0x7ffffu + (finite >> 20 & 1u)) >> 20;
+    // Below 2^-6: one last place of 2^14 is one step of a subnormal.
+    const uint32_t shifted = berth_bits_of_float(berth_float_of_bits(finite) + 0x1p14f);
+    const uint32_t code = finite < 0x3c800000u ? shifted - 0x46800000u : normal;
+    return (uint8_t)((bits >> 24 & 0x80u) | (magnitude > 0x7f800000u ? 0x7fu : code));
+}
+
 // The three dtypes that the functions below read and write.
 static inline int berth_is_float(berth_dtype dtype) {
     return dtype == BERTH_DTYPE_F32 || dtype == BERTH_DTYPE_BF16 || dtype == BERTH_DTYPE_F16;

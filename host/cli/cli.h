@@ -46,6 +46,9 @@ typedef enum berth_stage {
 #define BERTH_CLI_ANY_PLUGIN   2u // plugins and platforms in order: it shows in what state they are
 #define BERTH_CLI_MODEL        4u // needs --model
 #define BERTH_CLI_NOTES        8u // prints the plan's notes: they are not logged
+// An interrupt ends it in order: where it comes before the command's `run`, that one is called with
+// the stages as far as they were opened.
+#define BERTH_CLI_ENDS_EARLY 16u
 
 typedef struct berth_session berth_session;
 
@@ -82,6 +85,7 @@ struct berth_session {
     berth_text out;           // for standard output
     bool answer_is_no;        // exit status 1
     bool has_progress;        // a line of progress stands on the terminal
+    bool is_interrupted;      // the answer is not all of it: exit status 128 + the signal
     berth_stage failed_stage; // of what a command could do without, while `failure` is not empty
     berth_status_report failure;
 };
@@ -107,9 +111,8 @@ BERTH_MUST_CHECK berth_status berth_session_print(berth_session *session);
 BERTH_MUST_CHECK berth_status berth_session_keep(berth_session *session, berth_status status);
 // The kept failure again, as a failure of its own stage; BERTH_OK when there is none.
 BERTH_MUST_CHECK berth_status berth_session_failure(berth_session *session);
-// "loading DIR …" in place of the last such line, when standard error is a terminal; NULL takes it
-// away.
-void berth_progress_show(berth_session *session, const char *doing);
+// A line in place of the last such line, when standard error is a terminal; NULL takes it away.
+void berth_progress_show(berth_session *session, const char *format, ...) BERTH_PRINTF(2, 3);
 // The argument after the command's name, or NULL.
 const char *berth_session_argument(const berth_session *session, size_t index);
 

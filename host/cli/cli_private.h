@@ -64,7 +64,7 @@ BERTH_MUST_CHECK berth_status berth_listing_end(berth_listing *table);
 
 // `writer` over session->out, indented for people who look at it all the same.
 void berth_session_json(berth_session *session, berth_json_writer *writer);
-// The end of a JSON output: a newline.
+// The end of a JSON output: a newline, which an indented one has.
 void berth_session_json_end(berth_session *session);
 // A member of the object under way; NULL writes null.
 void berth_cli_put(berth_json_writer *json, const char *key, const char *value);

@@ -45,7 +45,9 @@ static void print_all(berth_session *session) {
         "\n`berth help COMMAND` shows its options.\n\n"
         "exit status: 0 ok, 1 the answer is no, 2 usage or prompt, 3 configuration,\n"
         "4 manifest, ABI or plugin, 5 checkpoint or tokenizer, 6 platform or device,\n"
-        "7 internal error or output that could not be written\n");
+        "7 internal error or output that could not be written, 128 + n ended by signal n with "
+        "what\n"
+        "was produced until then (`run`: 130 after an interrupt)\n");
 }
 
 static berth_status run(berth_session *session) {

@@ -74,7 +74,9 @@ void berth_session_json(berth_session *session, berth_json_writer *writer) {
 }
 
 void berth_session_json_end(berth_session *session) {
-    berth_text_add_char(&session->out, '\n');
+    if (!berth_str_ends_with(berth_text_str(&session->out), BERTH_STR("\n"))) {
+        berth_text_add_char(&session->out, '\n');
+    }
 }
 
 void berth_cli_put(berth_json_writer *json, const char *key, const char *value) {

@@ -45,7 +45,10 @@ static berth_status take_array(berth_check_run *run, size_t which, const berth_c
 }
 
 int64_t berth_check_rows_of(berth_check_run *run) {
-    int64_t most = 1;
+    const berth_check_tensor *starts = berth_check_input(run->at, "query_start_loc");
+    const int64_t tokens =
+        starts ? (int64_t)berth_check_at(starts, berth_check_elements(starts) - 1) : 1;
+    int64_t most = tokens > 1 ? tokens : 1;
     for (size_t i = 0; i < run->at->input_count; ++i) {
         const berth_check_tensor *tensor = &run->at->inputs[i];
         const int64_t width = tensor->ndim > 0 ? tensor->shape[tensor->ndim - 1] : 1;

@@ -21,6 +21,10 @@ berth_check_row berth_check_row_of(const char *file) {
     { __VA_ARGS__ }
 #define IMPLIED_WIDTH                                                                              \
     { "hidden_size", "x", -1 }
+#define IMPLIED_CHANNELS                                                                           \
+    {"in_channels", "x", 1}, {"out_channels", "weight", 0}, {                                      \
+        "bias", "bias", BERTH_CHECK_PRESENT                                                        \
+    }
 
 const berth_check_row berth_check_rows[] = {
     ROW(.file = "dual_chunk_rotary_embedding", .run = berth_check_dual_chunk),
@@ -36,9 +40,19 @@ const berth_check_row berth_check_rows[] = {
         .attributes =
             NAMES({"input_size", "input_size"}, {"output_size", "output_size"}, {"bias", "bias"})),
     ROW(.file = "minimax_text01_rmsnorm_tp", .implied = NAMES(IMPLIED_WIDTH)),
+    ROW(.file = "mla",
+        .implied = NAMES({"num_heads", "query", 1}, {"kv_lora_rank", "c_kv", 1},
+                         {"qk_rope_head_dim", "k_pe", 1})),
+    ROW(.file = "mla_decode",
+        .implied = NAMES({"num_heads", "query", 1}, {"block_size", "kv_cache", 1})),
+    ROW(.file = "conv2d", .implied = NAMES(IMPLIED_CHANNELS), .prepare = berth_check_convolution),
+    ROW(.file = "conv3d", .implied = NAMES(IMPLIED_CHANNELS), .prepare = berth_check_convolution),
+    ROW(.file = "gemma_rms_norm", .implied = NAMES(IMPLIED_WIDTH)),
+    ROW(.file = "mhc", .is_class_op = true),
     ROW(.file = "paged_attention",
         .implied = NAMES({"num_heads", "query", 1}, {"num_kv_heads", "key_cache", 2},
                          {"head_size", "query", 2}, {"block_size", "key_cache", 1})),
+    ROW(.file = "quant_fp8", .run = berth_check_quant_fp8),
     ROW(.file = "rms_norm",
         .implied = NAMES(IMPLIED_WIDTH, {"has_weight", "weight", BERTH_CHECK_PRESENT})),
     ROW(.file = "rms_norm_gated", .implied = NAMES(IMPLIED_WIDTH)),
@@ -47,6 +61,9 @@ const berth_check_row berth_check_rows[] = {
     ROW(.file = "varlen_attention", .op = "paged_attention",
         .implied = NAMES({"num_heads", "query", 1}, {"num_kv_heads", "key_cache", 2},
                          {"head_size", "query", 2}, {"block_size", "key_cache", 1})),
+    ROW(.file = "varlen_encoder_attention",
+        .implied = NAMES({"num_heads", "query", 1}, {"num_kv_heads", "key", 1},
+                         {"head_size", "query", 2})),
     ROW(.file = "vocab_parallel_embedding", .layer = "VocabParallelEmbedding",
         .operands = NAMES("token_ids"),
         .inputs = NAMES({"input_", "token_ids"}, {"loaded_weight", "weight"}),

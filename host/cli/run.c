@@ -1,46 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // `berth run`: prompts in, text out. All prompts run at once; their texts come out in the order of
 // the prompts, that of a single prompt while it is being written.
-#include <stdio.h>
-#include <string.h>
+#include "cli/run.h"
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/interrupt.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "cli/cli_private.h"
-#include "model/model.h"
 
 #define PROMPTS_LIMIT_BYTES ((size_t)64 << 20)
 
-// One prompt on its way.
-typedef struct passage {
-    berth_str prompt; // borrowed from the command line or the file
-    uint64_t request;
-    berth_token_ids ids; // of the output
-    berth_text text;     // of the output
-    const char *stop;    // the --stop that ended it, or NULL
-    // With --logprobs: [ids, entries], ranks [ids].
-    berth_array(int32_t) logprob_ids;
-    berth_array(float) logprobs;
-    berth_array(int32_t) ranks;
-    size_t entries;
-    berth_finish finish;
-} passage;
-
-typedef struct run_state {
-    berth_session *session;
-    char *file; // the content of --prompts
-    berth_array(passage) passages;
-    berth_generation generation;
-    berth_str *stop_strings; // of --stop
-    size_t printed;          // passages that are out
-    size_t streamed;         // bytes of the next one that are out
-} run_state;
-
 // ---- prompts ------------------------------------------------------------------------------------
 
-static berth_status add_passage(run_state *run, berth_str prompt) {
+static berth_status add_passage(berth_run *run, berth_str prompt) {
     run->session->stage = BERTH_STAGE_REQUEST;
     if (run->file) {
         BERTH_TRY_NOTE(berth_utf8_check(prompt, "the prompt"), "reading prompt %zu of %s",
@@ -48,12 +22,12 @@ static berth_status add_passage(run_state *run, berth_str prompt) {
     } else {
         BERTH_TRY(berth_utf8_check(prompt, "the prompt"));
     }
-    const passage added = {.prompt = prompt};
+    const berth_passage added = {.prompt = prompt};
     return berth_array_push(&run->passages, added);
 }
 
 // One prompt per line; lines with nothing in them are none.
-static berth_status read_prompts(run_state *run, const char *path) {
+static berth_status read_prompts(berth_run *run, const char *path) {
     size_t size = 0;
     run->session->stage = BERTH_STAGE_INPUT;
     BERTH_TRY(berth_file_read(path, PROMPTS_LIMIT_BYTES, &run->file, &size));
@@ -77,12 +51,13 @@ static berth_status read_prompts(run_state *run, const char *path) {
 
 // ---- requests -----------------------------------------------------------------------------------
 
-static berth_request request_of(const run_state *run, const berth_token_ids *ids) {
+static berth_request request_of(const berth_run *run, const berth_token_ids *ids) {
     const berth_config *config = &run->session->config;
     return (berth_request){
         .prompt = ids->data,
         .prompt_count = ids->count,
         .max_tokens = config->max_tokens,
+        .min_tokens = config->min_tokens,
         .temperature = config->temperature,
         .seed = (uint64_t)config->seed,
         .top_k = config->top_k,
@@ -100,7 +75,7 @@ static berth_request request_of(const run_state *run, const berth_token_ids *ids
     };
 }
 
-static berth_status submit(run_state *run, passage *next) {
+static berth_status submit(berth_run *run, berth_passage *next) {
     berth_session *session = run->session;
     berth_token_ids ids = {0};
     berth_text_init(&next->text, PROMPTS_LIMIT_BYTES);
@@ -119,7 +94,7 @@ static berth_status submit(run_state *run, passage *next) {
     return status;
 }
 
-static berth_status submit_all(run_state *run) {
+static berth_status submit_all(berth_run *run) {
     run->session->stage = BERTH_STAGE_REQUEST;
     for (size_t i = 0; i < run->passages.count; ++i) {
         const berth_status status = submit(run, &run->passages.data[i]);
@@ -133,16 +108,22 @@ static berth_status submit_all(run_state *run) {
 
 // ---- texts --------------------------------------------------------------------------------------
 
-static passage *passage_of(run_state *run, uint64_t request) {
-    for (size_t i = run->printed; i < run->passages.count; ++i) {
-        if (run->passages.data[i].request == request) {
-            return &run->passages.data[i];
+// Ids of requests rise in the order of the prompts.
+static berth_passage *passage_of(berth_run *run, uint64_t request) {
+    size_t first = 0;
+    size_t end = run->passages.count;
+    while (first < end) {
+        const size_t middle = first + (end - first) / 2;
+        if (run->passages.data[middle].request < request) {
+            first = middle + 1;
+        } else {
+            end = middle;
         }
     }
-    return NULL;
+    return &run->passages.data[first];
 }
 
-static berth_status keep_logprobs(passage *its, const berth_output *output) {
+static berth_status keep_logprobs(berth_passage *its, const berth_output *output) {
     its->entries = output->logprob_count;
     for (size_t i = 0; i < output->logprob_count; ++i) {
         BERTH_TRY(berth_array_push(&its->logprob_ids, output->logprob_ids[i]));
@@ -151,128 +132,72 @@ static berth_status keep_logprobs(passage *its, const berth_output *output) {
     return its->entries > 0 ? berth_array_push(&its->ranks, output->rank) : BERTH_OK;
 }
 
-static berth_status accept(run_state *run, const berth_output *output) {
+static berth_status accept(berth_run *run, const berth_output *output) {
     const berth_option_list *stops = &run->session->config.stop;
-    passage *its = passage_of(run, output->request);
-    if (!its || output->token < 0) {
-        return BERTH_OK;
-    }
+    berth_passage *its = passage_of(run, output->request);
     BERTH_TRY(berth_array_push(&its->ids, output->token));
     BERTH_TRY(keep_logprobs(its, output));
     berth_text_add(&its->text, output->text);
     its->finish = output->finish;
+    run->ended += output->finish != BERTH_FINISH_NOT_YET;
+    ++run->tokens;
     for (size_t i = 0; i < stops->count && output->stop.size > 0 && !its->stop; ++i) {
         its->stop = berth_str_equal_cstr(output->stop, stops->items[i]) ? stops->items[i] : NULL;
     }
     return berth_text_finish(&its->text, NULL);
 }
 
-// What became known of the texts since the last call, in the order of the prompts.
-static berth_status print_texts(run_state *run) {
-    berth_text *out = &run->session->out;
-    for (; run->printed < run->passages.count; ++run->printed) {
-        const passage *next = &run->passages.data[run->printed];
-        if (run->passages.count > 1 && run->streamed == 0 && next->text.size > 0) {
-            berth_text_add_format(out, "%s--- %zu: ", run->printed > 0 ? "\n" : "",
-                                  run->printed + 1);
-            berth_text_add(out, next->prompt); // no format: it may hold NUL bytes
-            berth_text_add_char(out, '\n');
-        }
-        berth_text_add(out, berth_str_slice(berth_text_str(&next->text), run->streamed, SIZE_MAX));
-        run->streamed = next->text.size;
-        if (next->finish == BERTH_FINISH_NOT_YET) {
-            break;
-        }
-        berth_text_add_char(out, '\n');
-        run->streamed = 0;
-    }
-    return out->size > 0 ? berth_session_print(run->session) : BERTH_OK;
-}
-
-static void put_logprob(berth_json_writer *json, const passage *done, size_t at) {
-    berth_json_put_key(json, "id");
-    berth_json_put_i64(json, done->logprob_ids.data[at]);
-    berth_cli_put_f64(json, "logprob", done->logprobs.data[at]);
-}
-
-// For every token its own log probability, its rank, and those of the likeliest.
-static void put_logprobs(berth_json_writer *json, const passage *done) {
-    berth_json_put_key(json, "logprobs");
-    berth_json_begin_array(json);
-    for (size_t i = 0; i < done->ranks.count; ++i) {
-        const size_t first = i * done->entries;
-        berth_json_begin_object(json);
-        put_logprob(json, done, first);
-        berth_json_put_key(json, "rank");
-        berth_json_put_i64(json, done->ranks.data[i]);
-        berth_json_put_key(json, "top");
-        berth_json_begin_array(json);
-        for (size_t k = 1; k < done->entries; ++k) {
-            berth_json_begin_object(json);
-            put_logprob(json, done, first + k);
-            berth_json_end_object(json);
-        }
-        berth_json_end_array(json);
-        berth_json_end_object(json);
-    }
-    berth_json_end_array(json);
-}
-
-static void put_passage(berth_json_writer *json, const passage *done) {
-    berth_json_begin_object(json);
-    berth_json_put_key(json, "prompt");
-    berth_json_put_str(json, done->prompt);
-    berth_json_put_key(json, "text");
-    berth_json_put_str(json, berth_text_str(&done->text));
-    berth_json_put_key(json, "ids");
-    berth_json_begin_array(json);
-    for (size_t k = 0; k < done->ids.count; ++k) {
-        berth_json_put_i64(json, done->ids.data[k]);
-    }
-    berth_json_end_array(json);
-    berth_cli_put(json, "finish", done->finish == BERTH_FINISH_STOP ? "stop" : "length");
-    berth_cli_put(json, "stop", done->stop);
-    if (done->entries > 0) {
-        put_logprobs(json, done);
-    }
-    berth_json_end_object(json);
-}
-
-static void print_json(run_state *run) {
-    berth_json_writer json;
-    berth_session_json(run->session, &json);
-    berth_json_begin_array(&json);
-    for (size_t i = 0; i < run->passages.count; ++i) {
-        put_passage(&json, &run->passages.data[i]);
-    }
-    berth_json_end_array(&json);
-    berth_session_json_end(run->session);
-}
-
-static berth_status generate(run_state *run) {
+static berth_status step(berth_run *run) {
     berth_session *session = run->session;
-    const bool is_silent = session->config.is_json;
-    while (!berth_engine_is_idle(session->engine)) {
-        const berth_output *outputs = NULL;
-        size_t count = 0;
-        session->stage = BERTH_STAGE_STEP;
-        BERTH_TRY(berth_engine_step(session->engine, &outputs, &count));
-        for (size_t i = 0; i < count; ++i) {
-            BERTH_TRY(accept(run, &outputs[i]));
-        }
-        if (!is_silent) {
-            BERTH_TRY(print_texts(run));
-        }
+    const berth_output *outputs = NULL;
+    size_t count = 0;
+    session->stage = BERTH_STAGE_STEP;
+    BERTH_TRY(berth_engine_step(session->engine, &outputs, &count));
+    for (size_t i = 0; i < count; ++i) {
+        BERTH_TRY(accept(run, &outputs[i]));
     }
-    if (is_silent) {
-        print_json(run);
+    berth_run_show_progress(run);
+    return session->config.is_json ? BERTH_OK : berth_run_print_texts(run);
+}
+
+static berth_status generate(berth_run *run) {
+    while (!berth_engine_is_idle(run->session->engine) && !berth_interrupt_signal()) {
+        BERTH_TRY(step(run));
     }
     return BERTH_OK;
 }
 
+// Whatever has not ended by now never will: what there is of it is its text.
+static void cut_off(berth_run *run) {
+    for (size_t i = 0; i < run->passages.count; ++i) {
+        berth_passage *its = &run->passages.data[i];
+        if (its->finish == BERTH_FINISH_NOT_YET) {
+            if (its->request != 0) {
+                berth_engine_abort(run->session->engine, its->request, &its->text);
+            }
+            its->finish = BERTH_FINISH_ABORTED;
+            run->session->is_interrupted = true;
+        }
+    }
+    if (run->session->is_interrupted) {
+        berth_progress_show(run->session, NULL);
+        BERTH_WARN("run", "interrupted: %zu of %zu texts are complete", run->ended,
+                   run->passages.count);
+    }
+}
+
+static berth_status print(berth_run *run) {
+    berth_progress_show(run->session, NULL);
+    if (run->session->config.is_json) {
+        berth_run_print_json(run);
+        return BERTH_OK;
+    }
+    return berth_run_print_texts(run);
+}
+
 // ---- the command --------------------------------------------------------------------------------
 
-static berth_status read_stop_strings(run_state *run) {
+static berth_status read_stop_strings(berth_run *run) {
     const berth_option_list *stops = &run->session->config.stop;
     run->stop_strings = BERTH_ARENA_ARRAY(run->session->arena, berth_str, stops->count);
     for (size_t i = 0; i < stops->count && run->stop_strings; ++i) {
@@ -281,25 +206,36 @@ static berth_status read_stop_strings(run_state *run) {
     return run->stop_strings ? BERTH_OK : berth_arena_exhausted(run->session->arena, "--stop");
 }
 
-static berth_status run_all(run_state *run) {
+static berth_status read_passages(berth_run *run) {
+    const berth_config *config = &run->session->config;
+    return config->prompts_file ? read_prompts(run, config->prompts_file)
+                                : add_passage(run, berth_str_from(config->prompt));
+}
+
+static berth_status start(berth_run *run) {
     berth_config *config = &run->session->config;
-    if (config->prompts_file) {
-        BERTH_TRY(read_prompts(run, config->prompts_file));
-    } else {
-        BERTH_TRY(add_passage(run, berth_str_from(config->prompt)));
-    }
     run->session->stage = BERTH_STAGE_CHECKPOINT;
     BERTH_TRY(berth_generation_load(config->model, config, &run->generation));
     BERTH_TRY(read_stop_strings(run));
-    BERTH_TRY(submit_all(run));
-    return generate(run);
+    return submit_all(run);
+}
+
+// Without an engine an interrupt came first: then the answer is that nothing came of any prompt.
+static berth_status run_all(berth_run *run) {
+    BERTH_TRY(read_passages(run));
+    if (run->session->engine) {
+        BERTH_TRY(start(run));
+        BERTH_TRY(generate(run));
+    }
+    cut_off(run);
+    return print(run);
 }
 
 static berth_status run_command(berth_session *session) {
-    run_state run = {.session = session};
+    berth_run run = {.session = session};
     const berth_status status = run_all(&run);
     for (size_t i = 0; i < run.passages.count; ++i) {
-        passage *done = &run.passages.data[i];
+        berth_passage *done = &run.passages.data[i];
         berth_array_free(&done->ids);
         berth_text_deinit(&done->text);
         berth_array_free(&done->logprob_ids);
@@ -338,13 +274,17 @@ const berth_command berth_command_run = {
     .help = "continue one prompt, or all lines of a file at once",
     .details =
         "--json prints an array of {prompt, text, ids, finish, stop}; finish is \"stop\" after\n"
-        "one of the checkpoint's eos_token_id or before a --stop, which `stop` then is, else\n"
-        "\"length\". --logprobs adds an array of {id, logprob, rank, top}, one for each id.\n"
-        "The checkpoint's generation_config.json gives the defaults of --temperature, --top-k,\n"
-        "--top-p, --min-p and --repetition-penalty.",
+        "one of the checkpoint's eos_token_id or before a --stop, which `stop` then is,\n"
+        "\"aborted\" where an interrupt cut it off, else \"length\".\n"
+        "--logprobs adds an array of {id, logprob, rank, top}, one for each id.\n"
+        "The checkpoint's generation_config.json gives the defaults of -n, --temperature,\n"
+        "--top-k, --top-p, --min-p and --repetition-penalty; with its do_sample false the\n"
+        "temperature is 0.\n"
+        "An interrupt (SIGINT or SIGTERM) ends the run in order: what was produced so far is\n"
+        "printed, and the exit status is 130 or 143. A second one kills.",
     .bit = BERTH_COMMAND_RUN,
     .needs = BERTH_STAGE_ENGINE,
-    .flags = BERTH_CLI_MODEL,
+    .flags = BERTH_CLI_MODEL | BERTH_CLI_ENDS_EARLY,
     .prepare = prepare,
     .run = run_command,
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What commands share: checked configuration, kept failures, warnings, output, progress.
 #include <errno.h>
+#include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -165,15 +166,24 @@ berth_status berth_session_print(berth_session *session) {
     return BERTH_OK;
 }
 
-void berth_progress_show(berth_session *session, const char *doing) {
-    if (!session->has_progress && (!doing || !isatty(STDERR_FILENO))) {
+void berth_progress_show(berth_session *session, const char *format, ...) {
+    static const char erase[] = "\r\033[K";
+    char line[256];
+    size_t size = sizeof erase - 1;
+    if (!session->has_progress && (!format || !isatty(STDERR_FILENO))) {
         return;
     }
-    char line[256];
-    const int size = doing ? snprintf(line, sizeof line, "\r\033[K%s %.200s …", doing,
-                                      session->config.model ? session->config.model : "")
-                           : snprintf(line, sizeof line, "\r\033[K");
-    session->has_progress = doing != NULL;
-    const ssize_t written = write(STDERR_FILENO, line, (size_t)size);
+    memcpy(line, erase, size);
+    if (format) {
+        va_list arguments;
+        va_start(arguments, format);
+        const int more = vsnprintf(line + size, sizeof line - size, format, arguments);
+        va_end(arguments);
+        size += more < 0                            ? 0
+                : (size_t)more < sizeof line - size ? (size_t)more
+                                                    : sizeof line - size - 1;
+    }
+    session->has_progress = format != NULL;
+    const ssize_t written = write(STDERR_FILENO, line, size);
     (void)written; // nobody waits for progress
 }

@@ -58,6 +58,7 @@ struct berth_config {
     const char *prompt;
     const char *prompts_file;
     int64_t max_tokens; // -n
+    int64_t min_tokens;
     double temperature;
     double top_p;
     double min_p;

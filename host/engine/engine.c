@@ -70,7 +70,10 @@ int64_t berth_engine_max_model_len(const berth_engine *engine) {
 }
 
 berth_engine_stats berth_engine_get_stats(const berth_engine *engine) {
-    return engine->stats;
+    berth_engine_stats stats = engine->stats;
+    stats.running = engine->running;
+    stats.waiting = engine->sequences.count - engine->running;
+    return stats;
 }
 
 // ---- requests -----------------------------------------------------------------------------------
@@ -108,11 +111,17 @@ static berth_arena *remove_sequence(berth_engine *engine, berth_sequence *sequen
     return arena;
 }
 
-void berth_engine_abort(berth_engine *engine, uint64_t id) {
+void berth_engine_abort(berth_engine *engine, uint64_t id, berth_text *rest) {
     berth_sequence *sequence = find_sequence(engine, id);
-    if (sequence) {
-        berth_arena_destroy(remove_sequence(engine, sequence));
+    if (!sequence) {
+        return;
     }
+    if (rest) {
+        berth_reply_next(&sequence->reply);
+        berth_reply_finish(&sequence->reply);
+        berth_text_add(rest, berth_reply_text(&sequence->reply));
+    }
+    berth_arena_destroy(remove_sequence(engine, sequence));
 }
 
 bool berth_engine_is_idle(const berth_engine *engine) {

@@ -15,6 +15,7 @@
 
 #include "base/status.h"
 #include "base/str.h"
+#include "base/text.h"
 #include "config/config.h"
 #include "tokenizer/tokenizer.h"
 #include "worker/worker.h"
@@ -72,12 +73,14 @@ typedef struct berth_output {
     size_t first_position; // position of the first of these rows
 } berth_output;
 
-// Counts since the engine was created.
+// Counts since the engine was created, and requests at the moment.
 typedef struct berth_engine_stats {
     uint64_t steps;
     uint64_t computed_tokens;
     uint64_t cached_tokens; // that a prefix saved
     uint64_t preemptions;
+    uint64_t running;
+    uint64_t waiting; // for blocks or their turn
 } berth_engine_stats;
 
 // Takes a worker that has loaded its model through the caches and warm-up. The engine borrows it.
@@ -92,8 +95,9 @@ int64_t berth_engine_max_model_len(const berth_engine *engine);
 // length at the latest.
 BERTH_MUST_CHECK berth_status berth_engine_add(berth_engine *engine, const berth_request *request,
                                                uint64_t *out_id);
-// Forgets a request; no output names it any more. An id that has ended does nothing.
-void berth_engine_abort(berth_engine *engine, uint64_t id);
+// Forgets a request; no output names it any more. Text that waited to become certain is added to
+// `rest`, unless that is NULL. An id that has ended does nothing.
+void berth_engine_abort(berth_engine *engine, uint64_t id, berth_text *rest);
 bool berth_engine_is_idle(const berth_engine *engine);
 // One turn: schedules, executes, samples. Outputs are borrowed until the next step. It allocates
 // nothing. After a failure the requests are as they were, so that a step may be tried again.

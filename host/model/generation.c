@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a checkpoint says about generating text: generation_config.json.
 //
-// Its sampling parameters become defaults of the configuration, so that whatever the user gave is
-// stronger. do_sample is not read, as in vLLM: a temperature says it already.
+// Its parameters become defaults of the configuration, so that whatever the user gave is stronger.
+// Without do_sample the temperature alone says whether there is a choice, as in vLLM; where it is
+// written it counts, as in transformers: false is greedy, true without a temperature means 1.
 #include <stdio.h>
 
 #include "base/file.h"
@@ -44,14 +45,9 @@ static berth_status add_stop_ids(const berth_json *root, berth_generation *out) 
 
 // ---- sampling -----------------------------------------------------------------------------------
 
-static berth_status set_default(const berth_json *root, const char *key, const char *option,
-                                berth_config *config) {
+static berth_status set_number(const berth_json *root, const char *key, double value,
+                               const char *option, berth_config *config) {
     char text[32];
-    double value = 0;
-    if (!berth_json_has(root, key)) {
-        return BERTH_OK;
-    }
-    BERTH_TRY(berth_json_get_f64(root, key, &value));
     (void)snprintf(text, sizeof text, "%.17g", value);
     const berth_option_source source = {
         .origin = BERTH_ORIGIN_DEFAULT,
@@ -62,12 +58,34 @@ static berth_status set_default(const berth_json *root, const char *key, const c
     return BERTH_OK;
 }
 
+static berth_status set_default(const berth_json *root, const char *key, const char *option,
+                                berth_config *config) {
+    double value = 0;
+    if (!berth_json_has(root, key)) {
+        return BERTH_OK;
+    }
+    BERTH_TRY(berth_json_get_f64(root, key, &value));
+    return set_number(root, key, value, option, config);
+}
+
+static berth_status set_temperature(const berth_json *root, berth_config *config) {
+    bool is_sampled = false;
+    if (!berth_json_has(root, "do_sample")) {
+        return set_default(root, "temperature", "temperature", config);
+    }
+    BERTH_TRY(berth_json_get_bool(root, "do_sample", &is_sampled));
+    if (is_sampled && !berth_json_has(root, "temperature")) {
+        return set_number(root, "do_sample", 1, "temperature", config);
+    }
+    return is_sampled ? set_default(root, "temperature", "temperature", config) : BERTH_OK;
+}
+
 static berth_status set_defaults(const berth_json *root, berth_config *config) {
     static const struct {
         const char *key;
         const char *option;
     } rows[] = {
-        {.key = "temperature",        .option = "temperature"       },
+        {.key = "max_new_tokens",     .option = "max-tokens"        },
         {.key = "top_p",              .option = "top-p"             },
         {.key = "min_p",              .option = "min-p"             },
         {.key = "repetition_penalty", .option = "repetition-penalty"},
@@ -75,6 +93,7 @@ static berth_status set_defaults(const berth_json *root, berth_config *config) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
         BERTH_TRY(set_default(root, rows[i].key, rows[i].option, config));
     }
+    BERTH_TRY(set_temperature(root, config));
     int64_t top_k = 0;
     BERTH_TRY(berth_json_i64_or(root, "top_k", 0, &top_k));
     return top_k > 0 ? set_default(root, "top_k", "top-k", config) : BERTH_OK; // -1 is off too

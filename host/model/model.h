@@ -69,8 +69,9 @@ typedef struct berth_generation {
     size_t stop_count;
 } berth_generation;
 
-// What the checkpoint in `directory` says about generating text. temperature, top_k, top_p, min_p
-// and repetition_penalty become defaults of the configuration, weaker than whatever the user gave.
+// What the checkpoint in `directory` says about generating text. max_new_tokens, temperature (0
+// with do_sample false), top_k, top_p, min_p and repetition_penalty become defaults of the
+// configuration, weaker than whatever the user gave.
 // Stop ids that generation_config.json does not have come from config.json.
 BERTH_MUST_CHECK berth_status berth_generation_load(const char *directory, berth_config *config,
                                                     berth_generation *out);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 
 // ---- device and model ---------------------------------------------------------------------------
@@ -81,7 +82,8 @@ static berth_status load_weights(const berth_default_worker *base) {
     weight_buffer buffer = {0};
     berth_status status = BERTH_OK;
     for (size_t i = 0; i < build->weight_count && status == BERTH_OK; ++i) {
-        status = load_weight(base, &build->weights[i], &buffer);
+        status = berth_interrupt_signal() ? BERTH_FAIL(UNAVAILABLE, "interrupted")
+                                          : load_weight(base, &build->weights[i], &buffer);
         if (status != BERTH_OK) {
             berth_status_note(__FILE__, __LINE__, "loading '%s'", build->weights[i].name);
         }

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { QUERY, KEY, VALUE, SINKS, ALIBI_SLOPES };
+enum { QUERY, KEY, VALUE, SINKS, ALIBI_SLOPES, SINK_KEY };
 enum { KEY_CACHE, VALUE_CACHE };
 
 #define TILE 64 // scores of a tile
@@ -34,6 +34,17 @@ typedef struct attending {
     float largest;
     float total;
 } attending;
+
+static berth_status supports(const berth_op_site *site, const berth_device *device) {
+    (void)device;
+    const berth_attribute *causal = berth_site_attribute(site, "causal_per_sequence");
+    if (site->inputs[SINK_KEY]) {
+        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "keys that are in no cache");
+    }
+    return causal && causal->kind != BERTH_ATTRIBUTE_NONE
+               ? BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "sequences that look ahead")
+               : BERTH_OK;
+}
 
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     (void)device;
@@ -256,8 +267,9 @@ const berth_op_impl berth_kernel_paged_attention = {
     .op = "paged_attention",
     .name = "cpu.paged_attention",
     .dispatch_key = BERTH_DISPATCH_CPU,
-    .revision = 1,
+    .revision = 2,
     .flags = BERTH_IMPL_DETERMINISTIC,
+    .supports = supports,
     .create = create,
     .workspace = workspace,
     .forward = forward,

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // paged_attention: stores the new keys and values in the cache, then lets every new token attend to
-// its sequence: out = softmax(scale · query·keyᵀ) · value, causal, heads in groups.
+// its sequence: out = softmax(scale · query·keyᵀ) · value, heads in groups.
 //
 //   query         [tokens, heads, d]     f32, f16 or bf16
 //   key, value    [tokens, kv_heads, d]  query's dtype; both absent: the cache is read only
 //   sinks         [heads]                optional: one more logit per head that has no value
 //   alibi_slopes  [heads]                optional: adds −slope · distance
+//   sink_key, sink_value  [m, kv_heads, d], query's dtype, optional: m tokens that stand before the
+//                         first of every sequence and are in no cache
 //   out           like query
 //   states key_cache, value_cache  [blocks, block_size, kv_heads, d], any float dtype
 //
@@ -14,16 +16,20 @@
 // block_table[s, j / block_size]. Query head h reads kv head h / (heads / kv_heads).
 // Row t of key and value goes to slot slot_mapping[t] = block · block_size + row, −1: nowhere.
 // Order: scale, `logits_soft_cap` c (c·tanh(score/c), 0: none), alibi, window, softmax.
-// `sliding_window` w: position i sees j when i − w < j ≤ i; 0: no window.
-// All in f32 with one rounding at the end. Vectors: vLLM's ref_paged_attn.
+// Position i sees j when j ≤ i and, with a `sliding_window` w above 0, i − w < j. Where
+// `causal_per_sequence` has a 0 for the sequence it sees later positions, too: all, or j < i + w. The
+// last entry holds for all sequences behind it; absent, every sequence is causal.
+// All in f32 with one rounding at the end: vLLM's ref_paged_attn, and on a block table with sink
+// blocks before it.
 #include <berth/op.h>
 
 #include "rules.h"
+#include "softmax_sum.h"
 
 #include <math.h>
 
-enum { QUERY, KEY, VALUE, SINKS, ALIBI_SLOPES };
-enum { SCALE, SLIDING_WINDOW, LOGITS_SOFT_CAP };
+enum { QUERY, KEY, VALUE, SINKS, ALIBI_SLOPES, SINK_KEY, SINK_VALUE };
+enum { SCALE, SLIDING_WINDOW, LOGITS_SOFT_CAP, CAUSAL_PER_SEQUENCE };
 enum { KEY_CACHE, VALUE_CACHE };
 
 // ---- shape rule ---------------------------------------------------------------------------------
@@ -47,6 +53,32 @@ static berth_status check_per_head(const berth_op_site *site, uint64_t input) {
     BERTH_RULE_TRY(berth_rule_float(site, input));
     BERTH_RULE_TRY(berth_rule_rank(site, input, 1));
     return berth_rule_dim(site, input, 0, site->inputs[QUERY]->dims[1]);
+}
+
+// Either both sinks or none, shaped like each other and, but for their number, like the new keys.
+static berth_status check_sinks(const berth_op_site *site) {
+    if (!site->inputs[SINK_KEY] != !site->inputs[SINK_VALUE]) {
+        return BERTH_RULE_FAIL(site, SINK_VALUE,
+                               "must be there when 'sink_key' is, and only then");
+    }
+    if (!site->inputs[SINK_KEY]) {
+        return BERTH_OK;
+    }
+    const berth_value_type *query = site->inputs[QUERY];
+    const berth_dim kv_heads = site->inputs[SINK_KEY]->dims[1];
+    BERTH_RULE_TRY(berth_rule_same_dtype(site, SINK_KEY, QUERY));
+    BERTH_RULE_TRY(berth_rule_rank(site, SINK_KEY, 3));
+    BERTH_RULE_TRY(berth_rule_dim(site, SINK_KEY, 2, query->dims[2]));
+    BERTH_RULE_TRY(berth_rule_same_dtype(site, SINK_VALUE, QUERY));
+    BERTH_RULE_TRY(berth_rule_same_shape(site, SINK_VALUE, SINK_KEY));
+    if (site->inputs[KEY]) {
+        return berth_rule_dim(site, SINK_KEY, 1, site->inputs[KEY]->dims[1]);
+    }
+    return kv_heads.symbol == BERTH_SYMBOL_NONE && kv_heads.b > 0 &&
+                   query->dims[1].b % kv_heads.b == 0
+               ? BERTH_OK
+               : BERTH_RULE_FAIL(site, SINK_KEY, "must have a number of heads that divides %lld",
+                                 (long long)query->dims[1].b);
 }
 
 static berth_status check_attributes(const berth_op_site *site) {
@@ -84,6 +116,7 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     }
     BERTH_RULE_TRY(check_per_head(site, SINKS));
     BERTH_RULE_TRY(check_per_head(site, ALIBI_SLOPES));
+    BERTH_RULE_TRY(check_sinks(site));
     BERTH_RULE_TRY(check_attributes(site));
     berth_rule_give(out, site->inputs[QUERY]);
     return BERTH_OK;
@@ -109,13 +142,23 @@ typedef struct head {
     const berth_op_args *args;
     const int32_t *block_table; // of the sequence
     int64_t index;
-    int64_t position;
+    int64_t position; // with those of the sinks
+    int64_t end;      // behind the last position that it may see
+    int64_t sinks;    // m
     const void *query;
 } head;
 
-static const void *cache_row(const head *self, uint64_t state, int64_t position) {
+// The key (KEY_CACHE) or value of a position, and its dtype.
+static const void *key_row(const head *self, uint64_t state, int64_t position, berth_dtype *dtype) {
     const berth_tensor *cache = self->args->states[state];
     const int64_t group = self->args->inputs[QUERY]->shape[1] / cache->shape[2];
+    if (position < self->sinks) {
+        const berth_tensor *sink = self->args->inputs[SINK_KEY + state];
+        *dtype = sink->dtype;
+        return berth_row(sink, position * sink->shape[1] + self->index / group);
+    }
+    position -= self->sinks;
+    *dtype = cache->dtype;
     const int64_t block = self->block_table[position / cache->shape[1]];
     const int64_t slot = block * cache->shape[1] + position % cache->shape[1];
     return berth_row(cache, slot * cache->shape[2] + self->index / group);
@@ -125,8 +168,9 @@ static float score(const head *self, int64_t position) {
     const berth_tensor *query = self->args->inputs[QUERY];
     const berth_tensor *slopes = self->args->inputs[ALIBI_SLOPES];
     const float cap = (float)self->site->attributes[LOGITS_SOFT_CAP]->f64;
-    float value = berth_dot(self->query, query->dtype, cache_row(self, KEY_CACHE, position),
-                            self->args->states[KEY_CACHE]->dtype, query->shape[2]);
+    berth_dtype dtype = BERTH_DTYPE_NONE;
+    const void *key = key_row(self, KEY_CACHE, position, &dtype);
+    float value = berth_dot(self->query, query->dtype, key, dtype, query->shape[2]);
     value *= (float)self->site->attributes[SCALE]->f64;
     if (cap > 0) {
         value = cap * tanhf(value / cap);
@@ -138,37 +182,34 @@ static float score(const head *self, int64_t position) {
     return value;
 }
 
-// Two passes over the visible keys: the largest score, then the weighted sum of the values.
 static void attend(const head *self, void *out) {
-    const berth_tensor *values = self->args->states[VALUE_CACHE];
     const berth_tensor *sinks = self->args->inputs[SINKS];
     const int64_t window = self->site->attributes[SLIDING_WINDOW]->i64;
     const int64_t first = window > 0 && self->position >= window ? self->position - window + 1 : 0;
-    const int64_t width = values->shape[3];
-    double *sums = berth_data(self->args->workspace); // [d]
-    float largest = -INFINITY;
-    double total = 0;
-    for (int64_t j = first; j <= self->position; ++j) {
-        largest = fmaxf(largest, score(self, j));
-    }
+    const int64_t end = window > 0 && self->position + window < self->end
+                            ? self->position + window
+                            : self->end;
+    berth_softmax_sum sum = berth_softmax_begin(berth_data(self->args->workspace),
+                                                self->args->states[VALUE_CACHE]->shape[3]);
     if (sinks) {
         const float sink = berth_load_at(berth_data(sinks), sinks->dtype, self->index);
-        largest = fmaxf(largest, sink);
-        total = expf(sink - largest);
+        berth_softmax_take(&sum, sink, NULL, BERTH_DTYPE_NONE);
     }
-    memset(sums, 0, (size_t)width * sizeof *sums);
-    for (int64_t j = first; j <= self->position; ++j) {
-        const float weight = expf(score(self, j) - largest);
-        const void *value = cache_row(self, VALUE_CACHE, j);
-        total += weight;
-        for (int64_t i = 0; i < width; ++i) {
-            sums[i] += (double)weight * berth_load_at(value, values->dtype, i);
-        }
+    for (int64_t j = first; j < end; ++j) {
+        berth_dtype dtype = BERTH_DTYPE_NONE;
+        const void *value = key_row(self, VALUE_CACHE, j, &dtype);
+        berth_softmax_take(&sum, score(self, j), value, dtype);
     }
-    const berth_dtype dtype = self->args->outputs[0]->dtype;
-    for (int64_t i = 0; i < width; ++i) {
-        berth_store_at(out, dtype, i, (float)(sums[i] / total));
+    berth_softmax_store(&sum, out, self->args->outputs[0]->dtype);
+}
+
+static int is_causal(const berth_op_site *site, int64_t sequence) {
+    const berth_attribute *list = site->attributes[CAUSAL_PER_SEQUENCE];
+    if (list->kind == BERTH_ATTRIBUTE_NONE || list->count == 0) {
+        return 1;
     }
+    const int64_t last = (int64_t)list->count - 1;
+    return list->i64s[sequence < last ? sequence : last] != 0;
 }
 
 // All heads of the new tokens of one sequence.
@@ -182,9 +223,12 @@ static void attend_sequence(const berth_op_site *site, const berth_op_args *args
         .site = site,
         .args = args,
         .block_table = berth_row(batch->block_tables[site->cache_group], sequence),
+        .sinks = args->inputs[SINK_KEY] ? args->inputs[SINK_KEY]->shape[0] : 0,
     };
+    const int64_t length = lengths[sequence] + self.sinks;
     for (int64_t row = starts[sequence]; row < starts[sequence + 1]; ++row) {
-        self.position = lengths[sequence] - (starts[sequence + 1] - row);
+        self.position = length - (starts[sequence + 1] - row);
+        self.end = is_causal(site, sequence) ? self.position + 1 : length;
         for (int64_t i = 0; i < query->shape[1]; ++i) {
             self.index = i;
             self.query = berth_row(query, row * query->shape[1] + i);
@@ -221,7 +265,8 @@ static berth_status reference(void *self, const berth_op_args *args) {
 static const berth_op_argument *const inputs[] = {
     BERTH_STRIDED_INPUT("query"),          BERTH_OPTIONAL_STRIDED_INPUT("key"),
     BERTH_OPTIONAL_STRIDED_INPUT("value"), BERTH_OPTIONAL_INPUT("sinks"),
-    BERTH_OPTIONAL_INPUT("alibi_slopes"),
+    BERTH_OPTIONAL_INPUT("alibi_slopes"),  BERTH_OPTIONAL_INPUT("sink_key"),
+    BERTH_OPTIONAL_INPUT("sink_value"),
 };
 static const berth_op_argument *const states[] = {
     BERTH_INPUT("key_cache"),
@@ -231,13 +276,14 @@ static const berth_op_attribute *const attributes[] = {
     BERTH_REQUIRED_ATTRIBUTE("scale", BERTH_ATTRIBUTE_F64),
     BERTH_OPTIONAL_ATTRIBUTE("sliding_window", BERTH_ATTRIBUTE_I64, .i64 = 0),
     BERTH_OPTIONAL_ATTRIBUTE("logits_soft_cap", BERTH_ATTRIBUTE_F64, .f64 = 0.0),
+    BERTH_ABSENT_ATTRIBUTE("causal_per_sequence", BERTH_ATTRIBUTE_I64S),
 };
 
 const berth_op berth_op_paged_attention = {
     .size = sizeof(berth_op),
     .name = "paged_attention",
     .class_name = "PagedAttention",
-    .revision = 1,
+    .revision = 2,
     .inputs = inputs,
     .input_count = sizeof inputs / sizeof inputs[0],
     .states = states,

@@ -62,6 +62,12 @@ static inline berth_status berth_rule_integer(const berth_op_site *site, uint64_
                : BERTH_RULE_FAIL(site, input, "must be i32 or i64");
 }
 
+static inline berth_status berth_rule_f32(const berth_op_site *site, uint64_t input) {
+    const berth_value_type *type = site->inputs[input];
+    return !type || type->dtype == BERTH_DTYPE_F32 ? BERTH_OK
+                                                   : BERTH_RULE_FAIL(site, input, "must be f32");
+}
+
 static inline berth_status berth_rule_same_dtype(const berth_op_site *site, uint64_t input,
                                                  uint64_t as) {
     const berth_value_type *type = site->inputs[input];
@@ -78,6 +84,17 @@ static inline berth_status berth_rule_rank(const berth_op_site *site, uint64_t i
                ? BERTH_OK
                : BERTH_RULE_FAIL(site, input, "must have %u dimension%s, has %u", rank,
                                  rank == 1 ? "" : "s", type->ndim);
+}
+
+// The dimension, from 0, is a constant of at least 1.
+static inline berth_status berth_rule_constant(const berth_op_site *site, uint64_t input,
+                                               uint32_t dim) {
+    const berth_value_type *type = site->inputs[input];
+    return !type || (dim < type->ndim && type->dims[dim].symbol == BERTH_SYMBOL_NONE &&
+                     type->dims[dim].b > 0)
+               ? BERTH_OK
+               : BERTH_RULE_FAIL(site, input, "must have a constant dimension %u of at least 1",
+                                 dim);
 }
 
 // The last dimension is a constant of at least 1.

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/str.h"
@@ -536,21 +537,43 @@ static void run_shell(program *p, const char *line) {
     PROGRAM_RUN(p, ALONE, "sh", "-c", line);
 }
 
+#define SEVERAL                                                                                    \
+    "printf 'ROMEO\\nJULIET\\n' >" TEST_BUILD "/prompts.$$; " BERTH_FILE " run --model " LLAMA     \
+    " --prompts " TEST_BUILD "/prompts.$$ --allow-fallback -n "
+
 TEST(bad_input_output_that_cannot_be_written) {
+    static const char *const several[] = {
+        SEVERAL "4 >/dev/full; s=$?; rm " TEST_BUILD "/prompts.$$; exit $s",
+        SEVERAL "4 --json >/dev/full; s=$?; rm " TEST_BUILD "/prompts.$$; exit $s",
+    };
     program p;
     run_shell(&p, BERTH_FILE " plugins list >/dev/full");
     check_silent(&p, 7, "standard output", "No space left");
     run_shell(&p,
               BERTH_FILE " run --model " LLAMA " --prompt ROMEO --allow-fallback -n 4 >/dev/full");
     check_silent(&p, 7, "standard output", "No space left");
+    for (size_t i = 0; i < BERTH_COUNT(several); ++i) {
+        run_shell(&p, several[i]);
+        check_silent(&p, 7, "standard output", "No space left");
+    }
     run_shell(&p, BERTH_FILE " help >&-");
     check_silent(&p, 7, "standard output", "");
 }
 
 TEST(bad_input_reader_that_goes_away) {
+    static const char *const several[] = {
+        "{ " SEVERAL "200; echo status $? >&2; rm " TEST_BUILD "/prompts.$$; } | head -c 1",
+        // JSON comes at once, when nobody is there any more.
+        "{ " SEVERAL "4 --json; echo status $? >&2; rm " TEST_BUILD "/prompts.$$; } | true",
+    };
     program p;
     run_shell(&p, "{ " BERTH_FILE " run --model " LLAMA
                   " --prompt ROMEO --allow-fallback -n 200; echo status $? >&2; } | head -c 1");
     CHECK_CONTAINS(p.err, "berth: standard output");
     CHECK_CONTAINS(p.err, "status 7");
+    for (size_t i = 0; i < BERTH_COUNT(several); ++i) {
+        run_shell(&p, several[i]);
+        CHECK_CONTAINS(p.err, "berth: standard output");
+        CHECK_CONTAINS(p.err, "status 7");
+    }
 }

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "support/program.h"
+#include "support/sandbox.h"
 
 #define ALONE  PROGRAM_ENV("BERTH_PLUGIN_DIRS=/nonexistent")
 #define MODEL  "tests/data/models/shakespeare"
@@ -125,4 +126,54 @@ TEST(run_gives_the_same_text_without_the_prefix_cache) {
     PROGRAM_MUST(&with, ALONE, RUN);
     PROGRAM_MUST(&without, ALONE, RUN, "--no-prefix-caching");
     CHECK_STR(with.out, without.out);
+}
+
+// The token that would end the text may not come before, whatever its logit.
+TEST(run_with_min_tokens_stops_later) {
+    program early;
+    program late;
+    berth_str text;
+    PROGRAM_MUST(&early, ALONE, RUN, "--stop", " ", "--json");
+    PROGRAM_MUST(&late, ALONE, RUN, "--stop", " ", "--min-tokens", "12", "--json");
+    berth_json *first = program_json(&early);
+    berth_json *second = program_json(&late);
+    const berth_json *first_ids = NULL;
+    const berth_json *second_ids = NULL;
+    CHECK_OK(berth_json_get_array(first, "0.ids", &first_ids));
+    CHECK_OK(berth_json_get_array(second, "0.ids", &second_ids));
+    CHECK(berth_json_size(first_ids) < 12);
+    CHECK(berth_json_size(second_ids) >= 12);
+    CHECK_OK(berth_json_get_str(second, "0.text", &text));
+    CHECK(strchr(text.data, ' ') != NULL);
+    berth_json_destroy(first);
+    berth_json_destroy(second);
+    PROGRAM_RUN(&late, ALONE, RUN, "--min-tokens", "25");
+    CHECK_INT(late.status, 2);
+    CHECK_CONTAINS(late.err, "min_tokens is 25, it must lie between 0 and max_tokens, 24");
+}
+
+// Lines of progress are for a terminal; where texts come out on it themselves there are none.
+TEST(run_shows_progress_on_a_terminal_only) {
+    program p;
+    sandbox box;
+    char line[1024];
+    sandbox_make(&box);
+    const char *prompts = sandbox_write(&box, "prompts", "ROMEO:\nJULIET:\nFirst Citizen:\n");
+    PROGRAM_RUN(&p, ALONE, "sh", "-c", "command -v script");
+    if (p.status != 0) {
+        sandbox_remove(&box);
+        SKIP("no program `script`, which brings a terminal");
+    }
+    const char *command = BERTH_FILE " run --allow-fallback --model " MODEL " -n 100 --prompts";
+    (void)snprintf(line, sizeof line, "script -qec '%s %s >/dev/null' /dev/null", command, prompts);
+    PROGRAM_MUST(&p, ALONE, "sh", "-c", line);
+    CHECK_CONTAINS(p.out, "loading " MODEL);
+    CHECK_CONTAINS(p.out, "of 3 prompts done");
+    CHECK(p.out[strlen(p.out) - 1] == 'K'); // the line is taken away
+    (void)snprintf(line, sizeof line, "script -qec '%s %s' /dev/null", command, prompts);
+    PROGRAM_MUST(&p, ALONE, "sh", "-c", line);
+    CHECK(strstr(p.out, "prompts done") == NULL);
+    PROGRAM_MUST(&p, ALONE, RUN, "--json");
+    CHECK_STR(p.err, "");
+    sandbox_remove(&box);
 }

@@ -21,7 +21,7 @@ void flow_init(flow *f) {
     f->config.allow_fallback = true;
 }
 
-void flow_start(flow *f) {
+void flow_start_worker(flow *f) {
     CHECK_OK(berth_discovery_run(&f->config, f->arena, &f->candidates));
     CHECK_OK(berth_registry_create(&f->config, &berth_worker_default, &f->registry));
     CHECK_OK(berth_registry_add_core(f->registry, berth_core_plugins, berth_core_plugins_count));
@@ -32,6 +32,10 @@ void flow_start(flow *f) {
     CHECK_OK(berth_registry_freeze(f->registry));
     CHECK_OK(berth_worker_create(&f->config, f->registry, f->decision.platform, &f->worker));
     CHECK_OK(berth_worker_init_device(f->worker));
+}
+
+void flow_start(flow *f) {
+    flow_start_worker(f);
     CHECK_OK(berth_worker_load_model(f->worker));
     CHECK_OK(berth_engine_create(&f->config, f->worker, &f->engine));
 }

@@ -24,6 +24,8 @@ typedef struct flow {
 
 // Default configuration, but for the plugins of this build alone and native ops where one lacks.
 void flow_init(flow *f);
+// Everything up to a worker that has its device and no model.
+void flow_start_worker(flow *f);
 // Everything up to an engine that waits for requests.
 void flow_start(flow *f);
 void flow_deinit(flow *f);

@@ -5,6 +5,7 @@
 
 #include "base/array.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "model/model.h"
 #include "support/sandbox.h"
 #include "support/tensor_file.h"
@@ -111,6 +112,45 @@ TEST(checkpoint_refuses_one_tensor_in_two_shards) {
                       "\"b\": \"m-2-of-2.safetensors\"}}");
     tensor_file_write(sandbox_path(&box, "m-2-of-2.safetensors"), first, BERTH_COUNT(first));
     check_refused(&box, BERTH_CORRUPT, "tensor 'b' is in m-1-of-2.safetensors, but the index");
+    sandbox_remove(&box);
+}
+
+// What the fuzzer starts from: there is an answer, and a text when it is no.
+TEST(checkpoint_reads_or_refuses_the_indexes_of_the_fuzzer) {
+    static const tensor_row of_first[] = {
+        {.name = "a", .dtype = "U8", .shape = "[1]", .bytes = 1},
+        {.name = "b", .dtype = "U8", .shape = "[1]", .bytes = 1},
+    };
+    static const tensor_row of_second[] = {
+        {.name = "c", .dtype = "U8", .shape = "[1]", .bytes = 1},
+    };
+    sandbox box;
+    berth_arena *arena = NULL;
+    berth_dir_listing files = {0};
+    size_t read = 0;
+    sandbox_make(&box);
+    sandbox_write(&box, "config.json", CONFIG);
+    tensor_file_write(sandbox_path(&box, "m-1.safetensors"), of_first, BERTH_COUNT(of_first));
+    tensor_file_write(sandbox_path(&box, "m-2.safetensors"), of_second, BERTH_COUNT(of_second));
+    CHECK_OK(berth_arena_create(4096, (size_t)1 << 20, &arena));
+    CHECK_OK(berth_dir_list("tests/fuzz/index", arena, &files));
+    for (size_t i = 0; i < files.count; ++i) {
+        char *text = NULL;
+        size_t size = 0;
+        berth_checkpoint *checkpoint = NULL;
+        const char *path = berth_path_join(arena, "tests/fuzz/index", files.names[i]);
+        CHECK_OK(berth_file_read(path, (size_t)1 << 20, &text, &size));
+        sandbox_write(&box, "model.safetensors.index.json", text);
+        if (berth_checkpoint_open(box.dir, &checkpoint) == BERTH_OK) {
+            ++read;
+        } else {
+            CHECK(berth_status_message()[0] != '\0');
+        }
+        berth_checkpoint_close(checkpoint);
+        berth_free(text);
+    }
+    CHECK(read > 0 && read < files.count);
+    berth_arena_destroy(arena);
     sandbox_remove(&box);
 }
 

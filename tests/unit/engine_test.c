@@ -298,10 +298,10 @@ TEST(engine_forgets_an_aborted_request) {
     }
     clients_step(clients, BERTH_COUNT(clients), &b);
     CHECK_UINT(b.engine->running, 4);
-    berth_engine_abort(b.engine, clients[0].id); // it runs
-    berth_engine_abort(b.engine, clients[5].id); // it waits
-    berth_engine_abort(b.engine, clients[5].id);
-    berth_engine_abort(b.engine, 77);
+    berth_engine_abort(b.engine, clients[0].id, NULL); // it runs
+    berth_engine_abort(b.engine, clients[5].id, NULL); // it waits
+    berth_engine_abort(b.engine, clients[5].id, NULL);
+    berth_engine_abort(b.engine, 77, NULL);
     clients_run(&clients[1], 4, &b); // an output for another one would fail
     for (size_t i = 1; i < 5; ++i) {
         client_check(&clients[i]);
@@ -376,7 +376,7 @@ TEST(engine_survives_a_request_that_memory_is_short_for) {
     c.request.stop_strings = &stop;
     c.request.stop_string_count = 1;
     client_add(&c, &b); // from now on there is room for one
-    berth_engine_abort(b.engine, c.id);
+    berth_engine_abort(b.engine, c.id, NULL);
     uint64_t failures = 0;
     for (bool has_failed = true; has_failed; failures += has_failed) {
         (void)berth_memory_fail_after(failures + 1);

@@ -57,6 +57,51 @@ TEST(generation_config_gives_the_defaults) {
     close_rig(&r);
 }
 
+TEST(generation_config_gives_the_number_of_tokens) {
+    rig r;
+    open_rig(&r, "{\"max_new_tokens\": 77}", NULL);
+    CHECK_OK(load(&r));
+    CHECK_INT(r.config.max_tokens, 77);
+    close_rig(&r);
+    open_rig(&r, "{\"max_new_tokens\": 0}", NULL);
+    CHECK_STATUS(load(&r), BERTH_INVALID_ARGUMENT);
+    CHECK_CONTAINS(berth_status_message(), "max_new_tokens");
+    close_rig(&r);
+}
+
+TEST(generation_config_says_whether_there_is_a_choice) {
+    static const struct {
+        const char *text;
+        double temperature;
+    } rows[] = {
+        {"{\"do_sample\": false, \"temperature\": 0.6}", 0  },
+        {"{\"do_sample\": true, \"temperature\": 0.6}",  0.6},
+        {"{\"do_sample\": true}",                        1  },
+        {"{\"do_sample\": null, \"temperature\": 0.6}",  0.6},
+        {"{\"temperature\": 0.6}",                       0.6},
+        {"{\"do_sample\": false}",                       0  },
+    };
+    char *const arguments[] = {"--temperature", "0.3"};
+    for (size_t i = 0; i < BERTH_COUNT(rows); ++i) {
+        rig r;
+        open_rig(&r, rows[i].text, NULL);
+        CHECK_OK(load(&r));
+        CHECK_NEAR(r.config.temperature, rows[i].temperature, 0);
+        close_rig(&r);
+        open_rig(&r, rows[i].text, NULL);
+        CHECK_OK(berth_options_apply_argv(&r.config.options, BERTH_COMMAND_RUN,
+                                          (int)BERTH_COUNT(arguments), arguments));
+        CHECK_OK(load(&r));
+        CHECK_NEAR(r.config.temperature, 0.3, 0);
+        close_rig(&r);
+    }
+    rig r;
+    open_rig(&r, "{\"do_sample\": 1}", NULL);
+    CHECK_STATUS(load(&r), BERTH_INVALID_ARGUMENT);
+    CHECK_CONTAINS(berth_status_message(), "do_sample");
+    close_rig(&r);
+}
+
 TEST(generation_config_gives_way_to_the_user) {
     char *const arguments[] = {"--temperature", "0", "--top-k=3"};
     rig r;

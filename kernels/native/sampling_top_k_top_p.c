@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// sampling_top_k_top_p: all but the likeliest tokens become minus infinity.
+//
+//   logits  [sequences, vocabulary]  f32
+//   k       [sequences]              optional, i32 or i64: the k largest stay, and what equals the
+//                                    k-th; off below 1 and from the vocabulary's size on
+//   p       [sequences]              optional, f32: of those, from the least likely on, tokens go
+//   as
+//                                    long as they have a probability of at most 1 − p together; the
+//                                    likeliest stays
+//   y       like logits
+//
+// vLLM's apply_top_k_top_p_pytorch. Of equal logits the one with the lower id goes first.
+#include <berth/op.h>
+
+#include "sampling_rules.h"
+
+enum { LOGITS, K, P };
+
+static berth_status infer(const berth_op_site *site, berth_op_result *out) {
+    BERTH_RULE_TRY(sampling_infer(site, out));
+    BERTH_RULE_TRY(sampling_option(site, K, 1));
+    return sampling_option(site, P, 0);
+}
+
+// ---- order --------------------------------------------------------------------------------------
+
+static int comes_before(const float *logits, int32_t a, int32_t b) {
+    return logits[a] < logits[b] || (!(logits[a] > logits[b]) && a < b);
+}
+
+// Lets the element at `at` sink in the heap [0, count) whose first is the largest.
+static void sink(const float *logits, int32_t *order, int64_t at, int64_t count) {
+    const int32_t moved = order[at];
+    for (int64_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
+        child += child + 1 < count && comes_before(logits, order[child], order[child + 1]);
+        if (!comes_before(logits, moved, order[child])) {
+            break;
+        }
+        order[at] = order[child];
+        at = child;
+    }
+    order[at] = moved;
+}
+
+// Why a heap: it takes no memory and no longer than n log n.
+static void sort_ascending(const float *logits, int32_t *order, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+        order[i] = (int32_t)i;
+    }
+    for (int64_t i = count / 2; i-- > 0;) {
+        sink(logits, order, i, count);
+    }
+    for (int64_t end = count; end-- > 1;) {
+        const int32_t largest = order[0];
+        order[0] = order[end];
+        order[end] = largest;
+        sink(logits, order, 0, end);
+    }
+}
+
+// ---- cuts ---------------------------------------------------------------------------------------
+
+static void keep_k(float *logits, const int32_t *order, int64_t count, int64_t k) {
+    if (k < 1 || k >= count) {
+        return;
+    }
+    const float least = logits[order[count - k]];
+    for (int64_t i = 0; i < count; ++i) {
+        logits[i] = logits[i] < least ? -INFINITY : logits[i];
+    }
+}
+
+static void keep_p(float *logits, const int32_t *order, int64_t count, float p) {
+    const float largest = logits[order[count - 1]];
+    const float sum = sampling_sum(logits, count, largest);
+    float gone = 0;
+    for (int64_t i = 0; i < count - 1; ++i) {
+        gone += expf(logits[order[i]] - largest) / sum;
+        if (!(gone <= 1.0f - p)) {
+            return;
+        }
+        logits[order[i]] = -INFINITY;
+    }
+}
+
+static berth_status reference(void *self, const berth_op_args *args) {
+    (void)self;
+    const berth_tensor *logits = args->inputs[LOGITS];
+    const berth_tensor *k = args->inputs[K];
+    const berth_tensor *p = args->inputs[P];
+    const int64_t count = berth_row_length(logits);
+    int32_t *order = berth_data(args->workspace);
+    for (int64_t row = 0; row < berth_row_count(logits); ++row) {
+        float *to = berth_row(args->outputs[0], row);
+        memcpy(to, berth_row(logits, row), (size_t)count * sizeof *to);
+        sort_ascending(to, order, count);
+        if (k) {
+            keep_k(to, order, count, berth_integer_at(berth_data(k), k->dtype, row));
+        }
+        if (p) {
+            keep_p(to, order, count, ((const float *)berth_data(p))[row]);
+        }
+    }
+    return BERTH_OK;
+}
+
+static uint64_t workspace(const berth_op_site *site, uint64_t tokens) {
+    (void)tokens;
+    return sampling_vocabulary(site) * sizeof(int32_t);
+}
+
+static const berth_op_argument *const inputs[] = {
+    BERTH_INPUT("logits"),
+    BERTH_OPTIONAL_INPUT("k"),
+    BERTH_OPTIONAL_INPUT("p"),
+};
+
+const berth_op berth_op_sampling_top_k_top_p = {
+    .size = sizeof(berth_op),
+    .name = "sampling_top_k_top_p",
+    .class_name = "TopKTopPSampler",
+    .revision = 1,
+    .inputs = inputs,
+    .input_count = sizeof inputs / sizeof inputs[0],
+    .infer = infer,
+    .reference = reference,
+    .reference_workspace = workspace,
+};
