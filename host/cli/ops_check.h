@@ -89,6 +89,7 @@ typedef struct berth_check_rename {
 } berth_check_rename;
 
 #define BERTH_CHECK_PRESENT (-100) // instead of a dimension: whether the tensor is there
+#define BERTH_CHECK_ALLOWED (-101) // the same, but where it may be there it need not
 
 // An attribute that ours do not have since it follows from an operand: extent `dim` of the input
 // (from the end when negative), against which it is checked.

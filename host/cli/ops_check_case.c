@@ -198,7 +198,9 @@ static berth_status check_implied(berth_check_case *at, const berth_check_implie
     } else {
         BERTH_TRY(berth_json_get_i64(json, "", &number));
     }
-    if (implied->dim != BERTH_CHECK_PRESENT) {
+    if (implied->dim == BERTH_CHECK_ALLOWED) {
+        is = number == 0 ? is : number;
+    } else if (implied->dim != BERTH_CHECK_PRESENT) {
         const int64_t dim =
             tensor && implied->dim < 0 ? (int64_t)tensor->ndim + implied->dim : implied->dim;
         is = tensor && dim >= 0 && dim < tensor->ndim ? tensor->shape[dim] : -1;

@@ -27,12 +27,14 @@ berth_check_row berth_check_row_of(const char *file) {
     }
 
 const berth_check_row berth_check_rows[] = {
+    ROW(.file = "dual_chunk_rotary_embedding", .run = berth_check_dual_chunk),
     ROW(.file = "fused_rms_norm_gated",
         .implied = NAMES(IMPLIED_WIDTH, {"elementwise_affine", "weight", BERTH_CHECK_PRESENT})),
+    ROW(.file = "gelu_and_mul_sparse", .run = berth_check_sparse),
     ROW(.file = "gemma_rms_norm", .implied = NAMES(IMPLIED_WIDTH)),
     ROW(.file = "layer_norm",
         .implied = NAMES(IMPLIED_WIDTH, {"elementwise_affine", "weight", BERTH_CHECK_PRESENT},
-                         {"bias", "bias", BERTH_CHECK_PRESENT})),
+                         {"bias", "bias", BERTH_CHECK_ALLOWED})),
     ROW(.file = "linear", .is_class_layer = true, .operands = NAMES("x"),
         .inputs = NAMES({"loaded_weight", "weight"}),
         .attributes =
@@ -54,6 +56,8 @@ const berth_check_row berth_check_rows[] = {
     ROW(.file = "rms_norm",
         .implied = NAMES(IMPLIED_WIDTH, {"has_weight", "weight", BERTH_CHECK_PRESENT})),
     ROW(.file = "rms_norm_gated", .implied = NAMES(IMPLIED_WIDTH)),
+    ROW(.file = "rotary_embedding",
+        .attributes = NAMES({"max_position_embeddings", "max_position"}), .run = berth_check_rope),
     ROW(.file = "varlen_attention", .op = "paged_attention",
         .implied = NAMES({"num_heads", "query", 1}, {"num_kv_heads", "key_cache", 2},
                          {"head_size", "query", 2}, {"block_size", "key_cache", 1})),

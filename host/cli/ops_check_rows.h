@@ -5,6 +5,15 @@
 
 #include "cli/ops_check.h"
 
+// ---- ops_check_rope.c: runs that give a rope's caches beside what it rotates --------------------
+
+BERTH_MUST_CHECK berth_status berth_check_rope(berth_check_case *at);
+BERTH_MUST_CHECK berth_status berth_check_dual_chunk(berth_check_case *at);
+
+// ---- ops_check_sparse.c -------------------------------------------------------------------------
+
+BERTH_MUST_CHECK berth_status berth_check_sparse(berth_check_case *at);
+
 // ---- ops_check_shapes.c -------------------------------------------------------------------------
 
 BERTH_MUST_CHECK berth_status berth_check_convolution(berth_check_case *at);
