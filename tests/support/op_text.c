@@ -13,7 +13,7 @@
 //       +8  eight elements between rows      @1  begins one element later
 //       <48 integers below 48                !   a parameter
 //   STATE=f32[9,8,2,16]          block 0 holds NaN: nothing may be read from it
-//   ATTRIBUTE=0.5                by the kind that the op declares
+//   ATTRIBUTE=0.5                by the kind that the op declares, a list as 1,-1
 //   batch=2:5,1:9                sequences as new tokens : tokens in all; sets T; needs the states
 //   skip=1                       so many first tokens are not stored
 #include "support/op_case.h"
@@ -24,6 +24,8 @@
 #include <string.h>
 
 #include "support/test.h"
+
+#define MAX_LIST 8
 
 typedef struct parsing {
     const op_line *line;
@@ -107,12 +109,14 @@ static berth_dtype dtype_of(const char *name) {
         const char *name;
         berth_dtype dtype;
     } rows[] = {
-        {"f32",  BERTH_DTYPE_F32 },
-        {"f16",  BERTH_DTYPE_F16 },
-        {"bf16", BERTH_DTYPE_BF16},
-        {"i32",  BERTH_DTYPE_I32 },
-        {"i64",  BERTH_DTYPE_I64 },
-        {"u8",   BERTH_DTYPE_U8  },
+        {"f32",  BERTH_DTYPE_F32      },
+        {"f16",  BERTH_DTYPE_F16      },
+        {"bf16", BERTH_DTYPE_BF16     },
+        {"i32",  BERTH_DTYPE_I32      },
+        {"i64",  BERTH_DTYPE_I64      },
+        {"u8",   BERTH_DTYPE_U8       },
+        {"bool", BERTH_DTYPE_BOOL     },
+        {"f8",   BERTH_DTYPE_F8_E4M3FN},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; ++i) {
         if (strcmp(rows[i].name, name) == 0) {
@@ -165,13 +169,36 @@ static void build_operand(parsing *self, op_tensor *tensor, const char *value) {
     const int64_t limit = option(&rest, '<');
     op_tensor_make(tensor, &shape, self->out);
     tensor->is_parameter = *rest == '!';
-    if (shape.dtype != BERTH_DTYPE_U8) { // which only shape rules see
-        op_tensor_randomise(tensor, &self->seed, limit);
+    op_tensor_randomise(tensor, &self->seed, limit);
+}
+
+// "1,-1", numbers that live until the next line.
+static void set_list(const parsing *self, berth_attribute *attribute, char *value) {
+    static int64_t i64s[OP_MAX_ATTRIBUTES][MAX_LIST];
+    static double f64s[OP_MAX_ATTRIBUTES][MAX_LIST];
+    const ptrdiff_t place = attribute - self->out->attributes;
+    char *next = value;
+    for (attribute->count = 0; attribute->count < MAX_LIST; ++next) {
+        f64s[place][attribute->count] = strtod(next, &next);
+        i64s[place][attribute->count] = (int64_t)f64s[place][attribute->count];
+        ++attribute->count;
+        if (*next != ',') {
+            break;
+        }
+    }
+    attribute->i64s = i64s[place];
+    attribute->f64s = f64s[place];
+    if (*next != 0) {
+        bad_word(self, value);
     }
 }
 
 static void set_attribute(const parsing *self, berth_attribute *attribute, char *value) {
     char *end = NULL;
+    if (attribute->kind == BERTH_ATTRIBUTE_I64S || attribute->kind == BERTH_ATTRIBUTE_F64S) {
+        set_list(self, attribute, value);
+        return;
+    }
     attribute->f64 = strtod(value, &end);
     attribute->i64 = (int64_t)attribute->f64;
     attribute->str = value; // lives as long as the line
