@@ -34,6 +34,7 @@ typedef struct berth_binding {
     void *self;
     bool is_created; // `self` came from the implementation's create
     bool is_wished;  // native by the user's own -op or none
+    uint64_t ns;     // of the last timed run
 } berth_binding;
 
 // ---- layouts ------------------------------------------------------------------------------------
@@ -200,6 +201,7 @@ struct berth_plan {
     berth_batch batch; // what calls see
     int64_t tokens;    // that the extents are for; 0: none
     int64_t rows;
+    bool is_timed;
     bool is_ready;
     bool needs_cache; // until berth_plan_set_cache
 };

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/convert.h"
 #include "base/frame.h"
 
@@ -64,6 +65,33 @@ static berth_status run_steps(const berth_plan *plan) {
     return berth_plugin_leave(BERTH_OK);
 }
 
+static berth_status run_timed(const berth_plan *plan) {
+    for (size_t i = 0; i < plan->active_count; ++i) {
+        const berth_step *step = &plan->active[i];
+        berth_binding *binding = plan->active_notes[i]->binding;
+        const uint64_t start = berth_clock_ns();
+        berth_status status = step->forward(step->self, step->args);
+        if (status == BERTH_OK) {
+            status = berth_runtime_wait(plan->runtime);
+        }
+        if (status != BERTH_OK) {
+            return explain(plan, i, status);
+        }
+        if (binding) {
+            binding->ns = berth_clock_ns() - start;
+        }
+    }
+    return berth_plugin_leave(BERTH_OK);
+}
+
+void berth_plan_set_timed(berth_plan *plan, bool is_timed) {
+    plan->is_timed = is_timed;
+}
+
+uint64_t berth_plan_site_ns(const berth_plan *plan, size_t index) {
+    return plan->bindings.data[index]->ns;
+}
+
 berth_status berth_plan_run(berth_plan *plan, const berth_batch *batch) {
     if (!plan->is_ready || plan->needs_cache) {
         return BERTH_FAIL(WRONG_STATE, "a plan runs after berth_plan_%s",
@@ -71,7 +99,7 @@ berth_status berth_plan_run(berth_plan *plan, const berth_batch *batch) {
     }
     BERTH_TRY(berth_batch_begin(plan, batch));
     berth_plugin_enter(NULL, "forward");
-    return run_steps(plan);
+    return plan->is_timed ? run_timed(plan) : run_steps(plan);
 }
 
 // ---- results ------------------------------------------------------------------------------------
