@@ -181,6 +181,7 @@ BERTH_INLINE berth_vec berth_vec_high(berth_vec a, berth_vec b) {
 // ---- what every set has -------------------------------------------------------------------------
 
 typedef uint32_t berth_vec_bits __attribute__((vector_size(BERTH_LANES * 4)));
+typedef int32_t berth_vec_ints __attribute__((vector_size(BERTH_LANES * 4)));
 typedef uint16_t berth_vec_halves __attribute__((vector_size(BERTH_LANES * 2)));
 
 BERTH_INLINE berth_vec berth_vec_load(const void *from) {
@@ -252,19 +253,29 @@ BERTH_INLINE void berth_vec_transpose(berth_vec rows[BERTH_LANES]) {
     }
 }
 
+// Lane i gets what lane i + by had, round the end; `by` is constant where this is inlined.
+BERTH_INLINE berth_vec berth_vec_down(berth_vec a, int by) {
+    berth_vec_ints from = {0};
+    BERTH_UNROLL
+    for (int lane = 0; lane < BERTH_LANES; ++lane) {
+        from[lane] = (lane + by) % BERTH_LANES;
+    }
+    return __builtin_shuffle(a, from);
+}
+
 // The sum and the largest of the lanes.
 BERTH_INLINE float berth_vec_sum(berth_vec a) {
+    BERTH_UNROLL
     for (int half = BERTH_LANES / 2; half > 0; half /= 2) {
-        for (int lane = 0; lane < half; ++lane) {
-            a[lane] += a[lane + half];
-        }
+        a = a + berth_vec_down(a, half);
     }
     return a[0];
 }
 
 BERTH_INLINE float berth_vec_largest(berth_vec a) {
-    for (int lane = 1; lane < BERTH_LANES; ++lane) {
-        a[0] = a[lane] > a[0] ? a[lane] : a[0];
+    BERTH_UNROLL
+    for (int half = BERTH_LANES / 2; half > 0; half /= 2) {
+        a = berth_vec_max(a, berth_vec_down(a, half));
     }
     return a[0];
 }
@@ -333,8 +344,6 @@ BERTH_INLINE berth_vec berth_vec_round_to(berth_dtype dtype, berth_vec a) {
     }
     return a;
 }
-
-typedef int32_t berth_vec_ints __attribute__((vector_size(BERTH_LANES * 4)));
 
 // e^x within 2 units in the last place; subnormal results, infinities and NaN as expf gives them.
 BERTH_INLINE berth_vec berth_vec_exp(berth_vec x) {
