@@ -44,6 +44,7 @@ static const shape shapes[] = {
     {"tinyllama",    32000,  2048, 5632,  22, 32, 4, 2048,   0, 1e4},
     {"llama-3.2-1b", 128256, 2048, 8192,  16, 32, 8, 131072, 1, 5e5},
     {"llama-3-8b",   128256, 4096, 14336, 32, 32, 8, 8192,   0, 5e5},
+    {"narrow",       1024,   320,  896,   2,  5,  1, 2048,   0, 1e4}, // for tests
 };
 
 static _Noreturn void stop(const char *format, ...) {
@@ -311,7 +312,7 @@ static shape find_shape(const char *name) {
             return shapes[i];
         }
     }
-    stop("there is no shape '%s'; known are tinyllama, llama-3.2-1b, llama-3-8b", name);
+    stop("there is no shape '%s'; known are tinyllama, llama-3.2-1b, llama-3-8b, narrow", name);
 }
 
 static int64_t number(const char *option, const char *text) {
