@@ -39,6 +39,7 @@ TEST(cli_help_lists_every_command_and_each_has_its_own) {
         {"ops",      "explain"},
         {"graph",    NULL     },
         {"bench",    "host"   },
+        {"bench",    "model"  },
         {"config",   NULL     },
     };
     program all;
