@@ -12,22 +12,32 @@ BERTH_INLINE void gather(const void *from, int64_t stride, void *to, int64_t cou
     }
 }
 
-static berth_status forward(void *self, const berth_op_args *args) {
-    (void)self;
+static void copy_part(const void *work, int64_t part, int64_t parts) {
+    const berth_op_args *args = work;
     const berth_tensor *x = args->inputs[0];
     const berth_tensor *y = args->outputs[0];
     const int64_t width = berth_row_length(y);
     const int64_t stride = x->strides[x->ndim - 1];
-    for (int64_t row = 0; row < berth_row_count(y); ++row) {
-        const void *from = berth_row(x, row);
+    const berth_rows from = berth_rows_of(x);
+    const berth_rows to = berth_rows_of(y);
+    const berth_span rows = berth_share(berth_row_count(y), part, parts);
+    for (int64_t row = rows.first; row < rows.end; ++row) {
+        const void *source = berth_rows_at(&from, row);
+        void *target = berth_rows_at(&to, row);
         if (stride == 1) {
-            memcpy(berth_row(y, row), from, (size_t)width * BERTH_DTYPE_BITS(y->dtype) / 8);
+            memcpy(target, source, (size_t)width * BERTH_DTYPE_BITS(y->dtype) / 8);
         } else if (y->dtype == BERTH_DTYPE_F32) {
-            gather(from, stride, berth_row(y, row), width, 1);
+            gather(source, stride, target, width, 1);
         } else {
-            gather(from, stride, berth_row(y, row), width, 0);
+            gather(source, stride, target, width, 0);
         }
     }
+}
+
+static berth_status forward(void *state, const berth_op_args *args) {
+    const berth_tensor *y = args->outputs[0];
+    berth_run(((const berth_instance *)state)->cpu, copy_part, args,
+              berth_row_count(y) * berth_row_length(y));
     return BERTH_OK;
 }
 
@@ -39,5 +49,7 @@ const berth_op_impl berth_kernel_contiguous = {
     .revision = 1,
     .flags = BERTH_IMPL_DETERMINISTIC,
     .supports = berth_supports_same,
+    .create = berth_instance_create,
     .forward = forward,
+    .destroy = berth_instance_free,
 };

@@ -42,6 +42,18 @@ static inline berth_span berth_share(int64_t count, int64_t part, int64_t parts)
     return (berth_span){.first = count * part / parts, .end = count * (part + 1) / parts};
 }
 
+// So few elements are not worth waking other threads.
+#define BERTH_ALONE (1 << 16)
+
+static inline void berth_run(const berth_cpu *cpu, berth_work_fn function, const void *work,
+                             int64_t elements) {
+    if (elements < BERTH_ALONE) {
+        function(work, 0, 1);
+    } else {
+        cpu->run(cpu, function, work);
+    }
+}
+
 // The loop's iterations are independent, whatever the pointers: an output may be the input itself.
 #define BERTH_INDEPENDENT _Pragma("GCC ivdep")
 
@@ -139,6 +151,45 @@ static inline void berth_instance_free(void *self) {
         const berth_host *host = *(const berth_host *const *)self;
         host->free(host, self);
     }
+}
+
+// The instance of a kernel that keeps nothing but where it runs.
+typedef struct berth_instance {
+    const berth_host *host;
+    const berth_cpu *cpu;
+} berth_instance;
+
+static inline berth_status berth_instance_create(const berth_op_site *site,
+                                                 const berth_device *device, void **out_self) {
+    const berth_status status = berth_instance_new(site, sizeof(berth_instance), out_self);
+    if (status == BERTH_OK) {
+        ((berth_instance *)*out_self)->cpu = device->self;
+    }
+    return status;
+}
+
+// The rows of a tensor, one after the other for less than a look at all strides where all are as
+// far apart.
+typedef struct berth_rows {
+    const berth_tensor *tensor;
+    char *first;
+    int64_t step; // bytes
+    int is_even;
+} berth_rows;
+
+static inline berth_rows berth_rows_of(const berth_tensor *tensor) {
+    const int64_t last = (int64_t)tensor->ndim - 2;
+    berth_rows rows = {.tensor = tensor, .first = berth_data(tensor), .is_even = 1};
+    for (int64_t dim = last; dim > 0; --dim) {
+        rows.is_even &= tensor->strides[dim - 1] == tensor->shape[dim] * tensor->strides[dim];
+    }
+    rows.step =
+        last < 0 ? 0 : tensor->strides[last] * (int64_t)(BERTH_DTYPE_BITS(tensor->dtype) / 8);
+    return rows;
+}
+
+static inline void *berth_rows_at(const berth_rows *self, int64_t index) {
+    return self->is_even ? self->first + index * self->step : berth_row(self->tensor, index);
 }
 
 // a · b in sixteen partial sums, which the compiler keeps in vector registers.

@@ -1,39 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 // embedding: rows of a table of the output's dtype are copied, others converted.
 #include <cpu/cpu.h>
+#include <cpu/simd.h>
 
 enum { TOKEN_IDS, WEIGHT };
 
-#define CHUNK 256 // elements converted at a time
+static int64_t id_at(const berth_op_args *args, int64_t token) {
+    const berth_tensor *ids = args->inputs[TOKEN_IDS];
+    return berth_integer_at(berth_data(ids), ids->dtype, token);
+}
 
-static void copy_row(const void *from, berth_dtype from_dtype, void *to, berth_dtype to_dtype,
-                     int64_t width) {
-    float chunk[CHUNK];
-    if (from_dtype == to_dtype) {
-        memcpy(to, from, (size_t)width * BERTH_DTYPE_BITS(to_dtype) / 8);
-        return;
-    }
-    for (int64_t first = 0; first < width; first += CHUNK) {
-        const int64_t count = width - first < CHUNK ? width - first : CHUNK;
-        berth_load(from, from_dtype, first, count, chunk);
-        berth_store(to, to_dtype, first, count, chunk);
+static void convert_row(const void *from, berth_dtype from_dtype, void *to, berth_dtype to_dtype,
+                        int64_t width) {
+    for (int64_t first = 0; first < width; first += BERTH_LANES) {
+        const berth_vec values = berth_vec_load_some(from, from_dtype, first, width);
+        berth_vec_store_some(to, to_dtype, first, width, values);
     }
 }
 
-static berth_status forward(void *self, const berth_op_args *args) {
-    const berth_op_site *site = self;
-    const berth_tensor *ids = args->inputs[TOKEN_IDS];
+static void copy_part(const void *work, int64_t part, int64_t parts) {
+    const berth_op_args *args = work;
+    const berth_tensor *weight = args->inputs[WEIGHT];
+    const berth_tensor *y = args->outputs[0];
+    const berth_span tokens = berth_share(y->shape[0], part, parts);
+    for (int64_t token = tokens.first; token < tokens.end; ++token) {
+        const void *from = berth_row(weight, id_at(args, token));
+        void *to = berth_row(y, token);
+        if (weight->dtype == y->dtype) {
+            memcpy(to, from, (size_t)y->shape[1] * BERTH_DTYPE_BITS(y->dtype) / 8);
+        } else {
+            convert_row(from, weight->dtype, to, y->dtype, y->shape[1]);
+        }
+    }
+}
+
+static berth_status forward(void *state, const berth_op_args *args) {
+    const berth_instance *self = state;
     const berth_tensor *weight = args->inputs[WEIGHT];
     const berth_tensor *y = args->outputs[0];
     for (int64_t token = 0; token < y->shape[0]; ++token) {
-        const int64_t id = berth_integer_at(berth_data(ids), ids->dtype, token);
+        const int64_t id = id_at(args, token);
         if (id < 0 || id >= weight->shape[0]) {
-            return BERTH_PLUGIN_FAIL(site->host, BERTH_INVALID_ARGUMENT,
+            return BERTH_PLUGIN_FAIL(self->host, BERTH_INVALID_ARGUMENT,
                                      "embedding: token id %lld is not in the vocabulary of %lld",
                                      (long long)id, (long long)weight->shape[0]);
         }
-        copy_row(berth_row(weight, id), weight->dtype, berth_row(y, token), y->dtype, y->shape[1]);
     }
+    berth_run(self->cpu, copy_part, args, y->shape[0] * y->shape[1]);
     return BERTH_OK;
 }
 
@@ -44,5 +57,7 @@ const berth_op_impl berth_kernel_embedding = {
     .dispatch_key = BERTH_DISPATCH_CPU,
     .revision = 1,
     .flags = BERTH_IMPL_DETERMINISTIC,
+    .create = berth_instance_create,
     .forward = forward,
+    .destroy = berth_instance_free,
 };

@@ -1,39 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// paged_attention, one sweep over the keys of a head: a tile of scores at a time, the weighted sum
-// of the values so far being rescaled when a larger score turns up. Query and sum are float32 in
-// the workspace, of a size that no sequence changes; the cache may have any float dtype.
+// paged_attention: for the new tokens of a sequence and the heads that share one head of the cache,
+// some rows at a time, tile after tile of keys with a running softmax. A tile is read from the
+// cache once for all rows, whatever its dtype, and used as floats.
+//
+// The keys of a row are cut into splits, whose results are merged in order. Where a tile and a
+// split begin and end follows from positions alone, and no product depends on the rows beside it:
+// so the result of a token is the same to the last bit alone and in any batch, with its prompt in
+// one piece or in many, on any number of threads, and whether the splits were computed one after
+// the other or at the same time, as they are where there are too few rows for all threads.
+#include <cpu/attention_softmax.h>
+#include <cpu/attention_tile.h>
+#include <cpu/attention_work.h>
 #include <cpu/cpu.h>
 
-#include <math.h>
+#define TASKS 4         // for each thread: with fewer, splits are computed at the same time
+#define ALONE (1 << 16) // so few products are not worth waking other threads
 
-enum { QUERY, KEY, VALUE, SINKS, ALIBI_SLOPES, SINK_KEY };
-enum { KEY_CACHE, VALUE_CACHE };
-
-#define TILE 64 // scores of a tile
-
-typedef struct attention {
-    const berth_host *host;
-    float scale;
-    float soft_cap; // 0: none
-    int64_t window; // 0: none
-    int64_t width;  // of a head
-    uint64_t cache_group;
-} attention;
-
-// One query head of one token and the running state of its softmax.
-typedef struct attending {
-    float *query;          // [d]
-    float *sum;            // [d], of the weighted values so far
-    const int32_t *blocks; // block table of the sequence
-    const char *keys;      // this head's row in the first slot of block 0
-    const char *values;
-    int64_t position;
-    int64_t width;     // d
-    berth_dtype dtype; // of the caches
-    float slope;       // of alibi
-    float largest;
-    float total;
-} attending;
+// ---- instances ----------------------------------------------------------------------------------
 
 static berth_status supports(const berth_op_site *site, const berth_device *device) {
     (void)device;
@@ -47,174 +30,376 @@ static berth_status supports(const berth_op_site *site, const berth_device *devi
 }
 
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
-    (void)device;
     const berth_status status = berth_instance_new(site, sizeof(attention), out_self);
     if (status == BERTH_OK) {
+        const berth_value_type *query = site->inputs[QUERY];
+        const berth_value_type *key = site->inputs[KEY];
+        const int64_t group = query->dims[1].b / (key ? key->dims[1].b : 1);
         attention *self = *out_self;
+        self->cpu = device->self;
         self->scale = (float)berth_site_attribute(site, "scale")->f64;
         self->soft_cap = (float)berth_site_attribute(site, "logits_soft_cap")->f64;
         self->window = berth_site_attribute(site, "sliding_window")->i64;
-        self->width = site->inputs[QUERY]->dims[2].b;
+        self->width = query->dims[2].b;
+        self->stride = pieces(self->width, WIDE) * WIDE;
+        self->fewest = least(greatest(group, BERTH_TILE_ROWS), ROWS);
         self->cache_group = site->cache_group;
     }
     return status;
 }
 
+// Of some rows: sums, and largest and total of each.
+static int64_t softmax_floats(const attention *self, int64_t rows) {
+    return rows * (self->stride + 2);
+}
+
+static softmax softmax_at(const attention *self, void *memory, int64_t rows) {
+    float *sums = memory;
+    return (softmax){
+        .sums = sums,
+        .largest = sums + rows * self->stride,
+        .totals = sums + rows * (self->stride + 1),
+        .rows = rows,
+        .stride = self->stride,
+    };
+}
+
+static int64_t aligned(int64_t floats) {
+    return pieces(floats * (int64_t)sizeof(float), 64) * 64;
+}
+
+// What a part needs: panels of keys and values, queries, scores, and the softmax of a split and of
+// all.
+static int64_t room_bytes(const attention *self) {
+    return aligned(WIDE * self->width) + aligned(KEYS * WIDE) + aligned(ROWS * self->width) +
+           aligned(ROWS * KEYS) + 2 * aligned(softmax_floats(self, ROWS));
+}
+
+static int64_t partial_bytes(const attention *self) {
+    return aligned(softmax_floats(self, self->fewest));
+}
+
 static uint64_t workspace(void *state, uint64_t tokens) {
     (void)tokens;
-    return (uint64_t)((const attention *)state)->width * 2 * sizeof(float);
+    const attention *self = state;
+    const int64_t threads = self->cpu->threads;
+    const int64_t partials = threads > 1 ? threads * TASKS * SPLITS : 0;
+    return (uint64_t)(threads * room_bytes(self) + partials * partial_bytes(self));
 }
 
-// ---- one head -----------------------------------------------------------------------------------
+// ---- one split ----------------------------------------------------------------------------------
 
-// The row of `position` in a cache whose first row of this head is `base`.
-static const void *row_at(const attending *head, const berth_tensor *cache, const char *base,
-                          int64_t position) {
-    const int64_t block = head->blocks[position / cache->shape[1]];
-    const int64_t offset =
-        block * cache->strides[0] + position % cache->shape[1] * cache->strides[1];
-    return base + offset * (int64_t)(BERTH_DTYPE_BITS(cache->dtype) / 8);
+typedef struct room {
+    float *keys;
+    float *values;
+    float *queries; // [width][rows] of every few rows that are multiplied together
+    float *scores;  // [rows, KEYS]
+    softmax split;
+    softmax whole;
+} room;
+
+static room room_of(const job *in, int64_t part, int64_t rows) {
+    const attention *self = in->self;
+    char *at = in->rooms + part * room_bytes(self);
+    room out;
+    out.keys = (float *)(void *)at;
+    at += aligned(WIDE * self->width);
+    out.values = (float *)(void *)at;
+    at += aligned(KEYS * WIDE);
+    out.queries = (float *)(void *)at;
+    at += aligned(ROWS * self->width);
+    out.scores = (float *)(void *)at;
+    at += aligned(ROWS * KEYS);
+    out.split = softmax_at(self, at, rows);
+    at += aligned(softmax_floats(self, ROWS));
+    out.whole = softmax_at(self, at, rows);
+    return out;
 }
 
-static float adjusted(const attention *self, const attending *head, float score, int64_t distance) {
-    if (self->soft_cap > 0) {
-        score = self->soft_cap * tanhf(score / self->soft_cap);
-    }
-    return score - head->slope * (float)distance;
+static int64_t query_row(const job *in, const task *at, int64_t row) {
+    const int32_t *starts = berth_data(in->batch->query_start_loc);
+    const int64_t token = starts[at->sequence] + (at->first + row) / in->group;
+    const int64_t head = at->head * in->group + (at->first + row) % in->group;
+    return token * in->args->inputs[QUERY]->shape[1] + head;
 }
 
-static void rescale(attending *head, float largest) {
-    const float factor = berth_exp_f32(head->largest - largest);
-    for (int64_t i = 0; i < head->width; ++i) {
-        head->sum[i] *= factor;
-    }
-    head->total *= factor;
-    head->largest = largest;
-}
-
-// In sixteen partial sums, which the compiler keeps in vector registers.
-BERTH_INLINE float dot_as(const float *a, const void *b, berth_dtype dtype, int64_t count) {
-    float sums[16] = {0};
-    int64_t i = 0;
-    for (; i + 16 <= count; i += 16) {
-        for (int64_t lane = 0; lane < 16; ++lane) {
-            sums[lane] += a[i + lane] * berth_load_at(b, dtype, i + lane);
+// Why not at once by rows: a column of the few rows stands together, for the broadcast.
+static void pack_queries(const job *in, const task *at, float *to) {
+    const berth_tensor *query = in->args->inputs[QUERY];
+    for (int64_t first = 0; first < at->rows; first += BERTH_TILE_ROWS) {
+        const int64_t rows = least(BERTH_TILE_ROWS, at->rows - first);
+        float *few = to + first * in->self->width;
+        for (int64_t row = 0; row < rows; ++row) {
+            const void *from = berth_row(query, query_row(in, at, first + row));
+            for (int64_t i = 0; i < in->self->width; ++i) {
+                few[i * rows + row] = berth_load_at(from, query->dtype, i);
+            }
         }
     }
-    float sum = 0;
-    for (int64_t lane = 0; lane < 16; ++lane) {
-        sum += sums[lane];
-    }
-    for (; i < count; ++i) {
-        sum += a[i] * berth_load_at(b, dtype, i);
-    }
-    return sum;
 }
 
-static float dot(const attending *head, const void *key) {
-    return head->dtype == BERTH_DTYPE_F32 ? dot_as(head->query, key, BERTH_DTYPE_F32, head->width)
-           : head->dtype == BERTH_DTYPE_BF16
-               ? dot_as(head->query, key, BERTH_DTYPE_BF16, head->width)
-               : dot_as(head->query, key, BERTH_DTYPE_F16, head->width);
-}
+// A tile as the rows of a task see it; lines are keys from `start` on.
+typedef struct tile {
+    int64_t start;
+    berth_span lines;      // that any row sees
+    berth_span seen[ROWS]; // by each row
+} tile;
 
-BERTH_INLINE void add_as(float *sum, float weight, const void *value, berth_dtype dtype,
-                         int64_t width) {
-    BERTH_INDEPENDENT
-    for (int64_t i = 0; i < width; ++i) {
-        sum[i] += weight * berth_load_at(value, dtype, i);
+static void find_tile(const job *in, const task *at, berth_span keys, tile *out) {
+    out->start = keys.first / KEYS * KEYS;
+    out->lines.first = keys.first - out->start;
+    out->lines.end = least(keys.end - out->start, KEYS);
+    for (int64_t row = 0; row < at->rows; ++row) {
+        const berth_span seen = seen_by(in, at, row);
+        out->seen[row] =
+            overlap((berth_span){.first = seen.first - out->start, .end = seen.end - out->start},
+                    out->lines);
     }
 }
 
-static void add_weighted(attending *head, float weight, const void *value) {
-    head->total += weight;
-    if (head->dtype == BERTH_DTYPE_F32) {
-        add_as(head->sum, weight, value, BERTH_DTYPE_F32, head->width);
-    } else if (head->dtype == BERTH_DTYPE_BF16) {
-        add_as(head->sum, weight, value, BERTH_DTYPE_BF16, head->width);
+// Where the rows of a cache are that belong to the lines; lines nobody sees have a neighbour's.
+static void find_rows(const job *in, const task *at, uint64_t state, int64_t start,
+                      berth_span lines, const void *rows[KEYS]) {
+    const berth_tensor *cache = in->args->states[state];
+    const int32_t *blocks = berth_row(in->batch->block_tables[in->self->cache_group], at->sequence);
+    const int64_t size = cache->shape[1];
+    const int64_t bytes = BERTH_DTYPE_BITS(cache->dtype) / 8;
+    const char *base = (const char *)berth_data(cache) + at->head * cache->strides[2] * bytes;
+    for (int64_t line = lines.first; line < lines.end;) {
+        const int64_t key = start + line;
+        const int64_t end = least(lines.end, line + size - key % size);
+        const int64_t element =
+            blocks[key / size] * cache->strides[0] + key % size * cache->strides[1];
+        const char *row = base + element * bytes;
+        for (; line < end; ++line, row += cache->strides[1] * bytes) {
+            rows[line] = row;
+        }
+    }
+    for (int64_t line = 0; line < lines.first; ++line) {
+        rows[line] = rows[lines.first];
+    }
+    for (int64_t line = lines.end; line < KEYS; ++line) {
+        rows[line] = rows[lines.end - 1];
+    }
+}
+
+// The rows of a tile, and of the one behind it, or of itself again where there is none.
+static void find_tile_rows(const job *in, const task *at, uint64_t state, const tile *of,
+                           tile_rows *out) {
+    const int64_t end = seen_by_any(in, at).end;
+    const int64_t next = of->start + KEYS;
+    find_rows(in, at, state, of->start, of->lines, out->at);
+    if (next < end) {
+        find_rows(in, at, state, next, (berth_span){.end = least(end - next, KEYS)}, out->next);
     } else {
-        add_as(head->sum, weight, value, BERTH_DTYPE_F16, head->width);
+        memcpy(out->next, out->at, sizeof out->next);
     }
 }
 
-// Takes the keys [first, first + count) in, count at most TILE.
-static void attend_tile(const attention *self, attending *head, const berth_op_args *args,
-                        int64_t first, int64_t count) {
-    float scores[TILE];
-    float largest = head->largest;
-    for (int64_t i = 0; i < count; ++i) {
-        const void *key = row_at(head, args->states[KEY_CACHE], head->keys, first + i);
-        const float score = dot(head, key) * self->scale;
-        scores[i] = adjusted(self, head, score, head->position - first - i);
-        largest = fmaxf(largest, scores[i]);
-    }
-    if (largest > head->largest) {
-        rescale(head, largest);
-    }
-    for (int64_t i = 0; i < count; ++i) {
-        scores[i] = berth_exp_f32(scores[i] - largest);
-    }
-    for (int64_t i = 0; i < count; ++i) {
-        const void *value = row_at(head, args->states[VALUE_CACHE], head->values, first + i);
-        add_weighted(head, scores[i], value);
-    }
+static float per_head(const berth_tensor *values, int64_t head, float otherwise) {
+    return values ? berth_load_at(berth_data(values), values->dtype, head) : otherwise;
 }
 
-static float per_head(const berth_tensor *values, int64_t index, float otherwise) {
-    return values ? berth_load_at(berth_data(values), values->dtype, index) : otherwise;
-}
-
-static void attend(const attention *self, attending *head, const berth_op_args *args,
-                   int64_t index) {
-    const berth_tensor *sinks = args->inputs[SINKS];
-    const int64_t first =
-        self->window > 0 && head->position >= self->window ? head->position - self->window + 1 : 0;
-    head->slope = per_head(args->inputs[ALIBI_SLOPES], index, 0);
-    head->largest = per_head(sinks, index, -INFINITY);
-    head->total = sinks ? 1.0f : 0.0f;
-    memset(head->sum, 0, (size_t)head->width * sizeof(float));
-    for (int64_t j = first; j <= head->position; j += TILE) {
-        const int64_t left = head->position + 1 - j;
-        attend_tile(self, head, args, j, left < TILE ? left : TILE);
-    }
-    for (int64_t i = 0; i < head->width; ++i) {
-        head->sum[i] /= head->total;
-    }
-}
-
-// ---- the batch ----------------------------------------------------------------------------------
-
-// All heads of the new tokens of one sequence.
-static void attend_sequence(const attention *self, const berth_op_args *args, int64_t sequence) {
-    const berth_batch_view *batch = args->batch->host;
-    const berth_tensor *query = args->inputs[QUERY];
-    const berth_tensor *keys = args->states[KEY_CACHE];
-    const berth_tensor *values = args->states[VALUE_CACHE];
-    const int64_t heads = query->shape[1];
-    const int64_t group = heads / keys->shape[2];
-    const int32_t *starts = berth_data(batch->query_start_loc);
-    const int32_t length = ((const int32_t *)berth_data(batch->seq_lens))[sequence];
-    float *room = berth_data(args->workspace);
-    attending head = {
-        .query = room,
-        .sum = room + query->shape[2],
-        .dtype = keys->dtype,
-        .blocks = berth_row(batch->block_tables[self->cache_group], sequence),
-        .width = query->shape[2],
-    };
-    for (int64_t row = starts[sequence]; row < starts[sequence + 1]; ++row) {
-        head.position = length - (starts[sequence + 1] - row);
-        for (int64_t index = 0; index < heads; ++index) {
-            berth_load(berth_row(query, row * heads + index), query->dtype, 0, head.width,
-                       head.query);
-            head.keys = berth_row(keys, index / group);
-            head.values = berth_row(values, index / group);
-            attend(self, &head, args, index);
-            berth_store(berth_row(args->outputs[0], row * heads + index), query->dtype, 0,
-                        head.width, head.sum);
+static void score_tile(const job *in, const task *at, const tile *of, const room *with) {
+    const int64_t width = in->self->width;
+    tile_rows rows;
+    find_tile_rows(in, at, KEY_CACHE, of, &rows);
+    for (int64_t line = of->lines.first / WIDE * WIDE; line < of->lines.end; line += WIDE) {
+        pack_keys(&rows, line, in->args->states[KEY_CACHE]->dtype, width, with->keys);
+        for (int64_t first = 0; first < at->rows; first += BERTH_TILE_ROWS) {
+            scores_of[least(BERTH_TILE_ROWS, at->rows - first)](with->keys, width,
+                                                                with->queries + first * width,
+                                                                with->scores + first * KEYS + line);
         }
     }
 }
+
+static void soften_tile(const job *in, const task *at, const tile *of, const room *with,
+                        const softmax *to) {
+    const attention *self = in->self;
+    for (int64_t row = 0; row < at->rows; ++row) {
+        float *scores = with->scores + row * KEYS;
+        if (of->seen[row].first == of->seen[row].end) {
+            continue;
+        }
+        const int64_t head = query_row(in, at, row) % in->args->inputs[QUERY]->shape[1];
+        const adjustment by = {
+            .scale = self->scale,
+            .soft_cap = self->soft_cap,
+            .slope = per_head(in->args->inputs[ALIBI_SLOPES], head, 0),
+            .distance = (float)(position_of(in, at, row) - of->start),
+        };
+        adjust(scores, &by);
+        softmax_weights(to, row, of->seen[row], scores);
+    }
+}
+
+// Adds the values of some lines, in one panel, to the sums of some rows.
+static void weigh_lines(berth_span lines, berth_span rows, const weighing *from) {
+    weighing some = *from;
+    if (lines.first < lines.end) {
+        some.panel += lines.first * WIDE;
+        some.count = lines.end - lines.first;
+        some.weights += rows.first * KEYS + lines.first;
+        some.sums += rows.first * some.stride;
+        weigh_values[rows.end - rows.first](&some);
+    }
+}
+
+// The lines that all of a few rows see at once, what only some see row by row, in order. Why not
+// all at once, with weights of 0: what a row does not see may be infinite.
+static void weigh_few(const tile *of, berth_span rows, const weighing *from) {
+    const berth_span all = {
+        .first = of->seen[rows.end - 1].first,
+        .end = greatest(of->seen[rows.end - 1].first, of->seen[rows.first].end),
+    };
+    for (int64_t row = rows.first; row < rows.end; ++row) {
+        const berth_span before = {of->seen[row].first, least(all.first, of->seen[row].end)};
+        weigh_lines(before, (berth_span){row, row + 1}, from);
+    }
+    weigh_lines(all, rows, from);
+    for (int64_t row = rows.first; row < rows.end; ++row) {
+        const berth_span after = {greatest(all.end, of->seen[row].first), of->seen[row].end};
+        weigh_lines(after, (berth_span){row, row + 1}, from);
+    }
+}
+
+static void weigh_tile(const job *in, const task *at, const tile *of, const room *with,
+                       const softmax *to) {
+    const berth_dtype dtype = in->args->states[VALUE_CACHE]->dtype;
+    tile_rows rows;
+    find_tile_rows(in, at, VALUE_CACHE, of, &rows);
+    for (int64_t column = 0; column < to->stride; column += WIDE) {
+        const berth_span columns = {column, in->self->width};
+        pack_values(&rows, of->lines, dtype, columns, with->values);
+        const weighing from = {
+            .panel = with->values,
+            .weights = with->scores,
+            .sums = to->sums + column,
+            .stride = to->stride,
+        };
+        for (int64_t first = 0; first < at->rows; first += BERTH_TILE_ROWS) {
+            weigh_few(of, (berth_span){first, least(first + BERTH_TILE_ROWS, at->rows)}, &from);
+        }
+    }
+}
+
+static void attend_split(const job *in, const task *at, int64_t split, const room *with,
+                         const softmax *to) {
+    berth_span keys = keys_of_split(in, at, split);
+    softmax_begin(to);
+    for (tile of; keys.first < keys.end; keys.first = of.start + KEYS) {
+        find_tile(in, at, keys, &of);
+        score_tile(in, at, &of, with);
+        soften_tile(in, at, &of, with, to);
+        weigh_tile(in, at, &of, with, to);
+    }
+}
+
+// ---- all tasks ----------------------------------------------------------------------------------
+
+static void store_rows(const job *in, const task *at, const softmax *from) {
+    const berth_tensor *out = in->args->outputs[0];
+    const berth_tensor *sinks = in->args->inputs[SINKS];
+    for (int64_t row = 0; row < at->rows; ++row) {
+        const int64_t to = query_row(in, at, row);
+        if (sinks) {
+            softmax_sink(from, row, per_head(sinks, to % out->shape[1], 0));
+        }
+        softmax_store(from, row, berth_row(out, to), out->dtype, in->self->width);
+    }
+}
+
+static void attend_task(const job *in, const task *at, const room *with) {
+    const berth_span splits = splits_of(in, at);
+    pack_queries(in, at, with->queries);
+    attend_split(in, at, splits.first, with, &with->whole);
+    for (int64_t split = splits.first + 1; split < splits.end; ++split) {
+        attend_split(in, at, split, with, &with->split);
+        softmax_merge(&with->whole, &with->split);
+    }
+    store_rows(in, at, &with->whole);
+}
+
+static softmax partial_of(const job *in, const task *at, int64_t split) {
+    const int64_t index = at->index * SPLITS + split;
+    return softmax_at(in->self, in->partials + index * partial_bytes(in->self), at->rows);
+}
+
+// Whether the next piece of work, of that cost, is the part's, of which each gets as much as any.
+static int is_mine(const job *in, int64_t cost, int64_t *done, int64_t part, int64_t parts) {
+    const int64_t middle = *done + cost / 2;
+    *done += cost;
+    return middle * parts / in->cost == part;
+}
+
+static void attend_part(const void *work, int64_t part, int64_t parts) {
+    const job *in = work;
+    int64_t done = 0;
+    for (task at = {.index = -1}; next_task(in, &at);) {
+        const room own = room_of(in, part, at.rows);
+        if (!is_split(in, &at)) {
+            if (is_mine(in, cost_of(&at, seen_by_any(in, &at)), &done, part, parts)) {
+                attend_task(in, &at, &own);
+            }
+            continue;
+        }
+        const berth_span splits = splits_of(in, &at);
+        for (int64_t split = splits.first; split < splits.end; ++split) {
+            if (is_mine(in, cost_of(&at, keys_of_split(in, &at, split)), &done, part, parts)) {
+                const softmax to = partial_of(in, &at, split);
+                pack_queries(in, &at, own.queries);
+                attend_split(in, &at, split, &own, &to);
+            }
+        }
+    }
+}
+
+static void merge_part(const void *work, int64_t part, int64_t parts) {
+    const job *in = work;
+    for (task at = {.index = -1}; next_task(in, &at);) {
+        if (at.index % parts != part || !is_split(in, &at)) {
+            continue;
+        }
+        const berth_span splits = splits_of(in, &at);
+        const softmax whole = partial_of(in, &at, splits.first);
+        for (int64_t split = splits.first + 1; split < splits.end; ++split) {
+            const softmax next = partial_of(in, &at, split);
+            softmax_merge(&whole, &next);
+        }
+        store_rows(in, &at, &whole);
+    }
+}
+
+// How the work is cut. Fewer rows at a time where that gives every thread something to do.
+static void plan(job *in) {
+    const attention *self = in->self;
+    const int64_t threads = self->cpu->threads;
+    const int64_t rows = in->args->batch->token_count * in->args->inputs[QUERY]->shape[1];
+    const int64_t share = pieces(rows, threads * TASKS) / BERTH_TILE_ROWS * BERTH_TILE_ROWS;
+    int64_t tasks = 0;
+    in->at_once = least(greatest(share, self->fewest), ROWS);
+    for (task at = {.index = -1}; next_task(in, &at); ++tasks) {
+        in->cost += cost_of(&at, seen_by_any(in, &at));
+    }
+    in->is_split = threads > 1 && tasks < threads * TASKS;
+}
+
+static void attend(const job *in) {
+    const berth_cpu *cpu = in->self->cpu;
+    if (in->cost * in->self->width < ALONE) {
+        job alone = *in;
+        alone.is_split = 0;
+        attend_part(&alone, 0, 1);
+        return;
+    }
+    cpu->run(cpu, attend_part, in);
+    if (in->is_split) {
+        cpu->run(cpu, merge_part, in);
+    }
+}
+
+// ---- the cache ----------------------------------------------------------------------------------
 
 static void store_head(const void *from, berth_dtype dtype, const berth_tensor *cache,
                        int64_t cache_row) {
@@ -229,35 +414,55 @@ static void store_head(const void *from, berth_dtype dtype, const berth_tensor *
     }
 }
 
-static void store(const berth_tensor *from, const berth_tensor *cache, const int64_t *slots) {
+static void store(const job *in, uint64_t input, uint64_t state, berth_span tokens) {
+    const berth_tensor *from = in->args->inputs[input];
+    const berth_tensor *cache = in->args->states[state];
+    const int64_t *slots = berth_data(in->batch->slot_mappings[in->self->cache_group]);
     const int64_t heads = cache->shape[2];
-    for (int64_t row = 0; row < from->shape[0]; ++row) {
-        for (int64_t head = 0; head < heads && slots[row] >= 0; ++head) {
-            store_head(berth_row(from, row * heads + head), from->dtype, cache,
-                       slots[row] * heads + head);
+    for (int64_t token = tokens.first; token < tokens.end; ++token) {
+        for (int64_t head = 0; head < heads && slots[token] >= 0; ++head) {
+            store_head(berth_row(from, token * heads + head), from->dtype, cache,
+                       slots[token] * heads + head);
         }
+    }
+}
+
+static void store_part(const void *work, int64_t part, int64_t parts) {
+    const job *in = work;
+    const berth_span tokens = berth_share(in->args->inputs[KEY]->shape[0], part, parts);
+    store(in, KEY, KEY_CACHE, tokens);
+    store(in, VALUE, VALUE_CACHE, tokens);
+}
+
+static void store_new(const job *in) {
+    const berth_tensor *key = in->args->inputs[KEY];
+    const berth_cpu *cpu = in->self->cpu;
+    if (key && key->shape[0] * key->shape[1] * key->shape[2] < ALONE) {
+        store_part(in, 0, 1);
+    } else if (key) {
+        cpu->run(cpu, store_part, in);
     }
 }
 
 static berth_status forward(void *state, const berth_op_args *args) {
     const attention *self = state;
-    const berth_batch_view *batch = args->batch ? args->batch->host : NULL;
-    if (!batch) {
+    const berth_tensor *keys = args->states[KEY_CACHE];
+    job in = {.self = self, .args = args, .batch = args->batch ? args->batch->host : NULL};
+    if (!in.batch) {
         return BERTH_PLUGIN_FAIL(self->host, BERTH_INVALID_ARGUMENT,
                                  "paged_attention: needs a batch");
     }
-    const berth_dtype dtype = args->states[KEY_CACHE]->dtype;
-    if (!berth_is_float(dtype) || args->states[VALUE_CACHE]->dtype != dtype) {
+    if (!berth_is_float(keys->dtype) || args->states[VALUE_CACHE]->dtype != keys->dtype) {
         return BERTH_PLUGIN_FAIL(self->host, BERTH_UNSUPPORTED,
                                  "paged_attention: the caches are not of one float dtype");
     }
-    if (args->inputs[KEY]) {
-        const int64_t *slots = berth_data(batch->slot_mappings[self->cache_group]);
-        store(args->inputs[KEY], args->states[KEY_CACHE], slots);
-        store(args->inputs[VALUE], args->states[VALUE_CACHE], slots);
-    }
-    for (int64_t sequence = 0; sequence < args->batch->sequence_count; ++sequence) {
-        attend_sequence(self, args, sequence);
+    in.group = args->inputs[QUERY]->shape[1] / keys->shape[2];
+    in.rooms = berth_data(args->workspace);
+    in.partials = in.rooms + self->cpu->threads * room_bytes(self);
+    store_new(&in);
+    plan(&in);
+    if (in.cost > 0) {
+        attend(&in);
     }
     return BERTH_OK;
 }

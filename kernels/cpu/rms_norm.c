@@ -1,123 +1,150 @@
 // SPDX-License-Identifier: Apache-2.0
-// rms_norm. Two sweeps of a row: the sum of squares, with x + residual written on the way, then the
-// scaling, in 16 bits of the rounded sum. One rounding at the end.
+// rms_norm. Two sweeps of a row, which stays in the first cache: the sum of squares, with
+// x + residual written on the way, then the scaling, in 16 bits of the rounded sum. One rounding at
+// the end.
 #include <cpu/cpu.h>
+#include <cpu/simd.h>
 
 #include <math.h>
 
 enum { X, RESIDUAL, WEIGHT };
 enum { Y, RESIDUAL_OUT };
 
+#define SUMS 4 // vectors of partial sums
+
 typedef struct norm {
     const berth_host *host;
+    const berth_cpu *cpu;
     float eps;
     int64_t variance_columns; // 0: all
 } norm;
 
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
-    (void)device;
     const berth_status status = berth_instance_new(site, sizeof(norm), out_self);
     if (status == BERTH_OK) {
         norm *self = *out_self;
+        self->cpu = device->self;
         self->eps = (float)berth_site_attribute(site, "eps")->f64;
         self->variance_columns = berth_site_attribute(site, "var_hidden_size")->i64;
     }
     return status;
 }
 
-// One row of each operand; the optional ones are NULL when absent.
-typedef struct rows {
-    berth_dtype dtype; // of all but the weight
-    berth_dtype weight_dtype;
+// One row of each operand; the optional ones are NULL when absent. In the functions below `dtype`
+// is constant, that of all but the weight.
+typedef struct row {
     int64_t hidden;
+    int64_t variance_columns;
+    float eps;
+    berth_dtype weight_dtype;
     void *y;
     void *residual_out;
     const void *x;
     const void *residual;
     const void *weight;
-} rows;
+} row;
 
-// x + residual, which takes x's place in the second sweep from residual_out.
-static const float *add(const rows *row, int64_t first, int64_t count, float *room) {
-    float x_room[BERTH_CHUNK];
-    float residual_room[BERTH_CHUNK];
-    const float *x = berth_floats(row->x, row->dtype, first, count, x_room);
-    const float *residual = berth_floats(row->residual, row->dtype, first, count, residual_room);
-    float *sum = berth_floats_of(row->residual_out, row->dtype, first, room);
-    BERTH_INDEPENDENT
-    for (int64_t i = 0; i < count; ++i) {
-        sum[i] = x[i] + residual[i];
+// x, or x + residual, which takes x's place in the second sweep from residual_out.
+BERTH_INLINE berth_vec take(const row *self, berth_dtype dtype, int64_t first) {
+    const berth_vec x = berth_vec_load_some(self->x, dtype, first, self->hidden);
+    if (!self->residual) {
+        return x;
     }
-    berth_floats_done(row->residual_out, row->dtype, first, count, sum);
+    const berth_vec sum = x + berth_vec_load_some(self->residual, dtype, first, self->hidden);
+    berth_vec_store_some(self->residual_out, dtype, first, self->hidden, sum);
     return sum;
 }
 
-// Of the first `columns`; on the way all of residual_out is written.
-static float sum_of_squares(const rows *row, int64_t columns) {
-    float room[BERTH_CHUNK];
-    float sum = 0;
-    for (int64_t first = 0; first < row->hidden; first += BERTH_CHUNK) {
-        const int64_t count = berth_chunk(row->hidden, first);
-        const int64_t counted = columns - first < count ? columns - first : count;
-        const float *values = row->residual ? add(row, first, count, room)
-                                            : berth_floats(row->x, row->dtype, first, count, room);
-        sum += counted > 0 ? berth_dot_f32(values, values, counted) : 0;
-    }
-    return sum;
-}
-
-static void scale(const float *x, float factor, const float *weight, float *y, int64_t count) {
-    if (!weight) {
-        BERTH_INDEPENDENT
-        for (int64_t i = 0; i < count; ++i) {
-            y[i] = x[i] * factor;
+// The mean of the first squares. On the way all of residual_out is written.
+BERTH_INLINE float mean_of_squares(const row *self, berth_dtype dtype) {
+    const int64_t whole = self->variance_columns / (SUMS * BERTH_LANES) * (SUMS * BERTH_LANES);
+    berth_vec sums[SUMS] = {berth_vec_of(0), berth_vec_of(0), berth_vec_of(0), berth_vec_of(0)};
+    int64_t first = 0;
+    for (; first < whole; first += SUMS * BERTH_LANES) {
+        BERTH_UNROLL
+        for (int i = 0; i < SUMS; ++i) {
+            const berth_vec x = take(self, dtype, first + i * BERTH_LANES);
+            sums[i] = berth_vec_fma(x, x, sums[i]);
         }
-        return;
     }
-    BERTH_INDEPENDENT
-    for (int64_t i = 0; i < count; ++i) {
-        y[i] = x[i] * factor * weight[i];
+    for (; first < self->hidden; first += BERTH_LANES) {
+        float lanes[BERTH_LANES];
+        berth_vec_store(lanes, take(self, dtype, first));
+        const berth_vec x =
+            berth_vec_load_some(lanes, BERTH_DTYPE_F32, 0, self->variance_columns - first);
+        sums[0] = berth_vec_fma(x, x, sums[0]);
+    }
+    return berth_vec_sum((sums[0] + sums[1]) + (sums[2] + sums[3])) / (float)self->variance_columns;
+}
+
+BERTH_INLINE void scale(const row *self, berth_dtype dtype, berth_dtype weight_dtype,
+                        berth_vec factor) {
+    const void *values = self->residual ? self->residual_out : self->x;
+    for (int64_t first = 0; first < self->hidden; first += BERTH_LANES) {
+        berth_vec y = berth_vec_load_some(values, dtype, first, self->hidden) * factor;
+        if (self->weight) {
+            y = y * berth_vec_load_some(self->weight, weight_dtype, first, self->hidden);
+        }
+        berth_vec_store_some(self->y, dtype, first, self->hidden, y);
     }
 }
 
-static void normalise(const rows *row, float factor) {
-    const void *values = row->residual ? row->residual_out : row->x;
-    float values_room[BERTH_CHUNK];
-    float weight_room[BERTH_CHUNK];
-    float y_room[BERTH_CHUNK];
-    for (int64_t first = 0; first < row->hidden; first += BERTH_CHUNK) {
-        const int64_t count = berth_chunk(row->hidden, first);
-        const float *x = berth_floats(values, row->dtype, first, count, values_room);
-        const float *weight =
-            row->weight ? berth_floats(row->weight, row->weight_dtype, first, count, weight_room)
-                        : NULL;
-        float *y = berth_floats_of(row->y, row->dtype, first, y_room);
-        scale(x, factor, weight, y, count);
-        berth_floats_done(row->y, row->dtype, first, count, y);
+BERTH_INLINE void normalise(const row *self, berth_dtype dtype) {
+    const float mean = mean_of_squares(self, dtype);
+    const berth_vec factor = berth_vec_of(1.0f / sqrtf(mean + self->eps));
+    if (!self->weight || self->weight_dtype == dtype) {
+        scale(self, dtype, dtype, factor);
+    } else {
+        scale(self, dtype, self->weight_dtype, factor);
+    }
+}
+
+// ---- all rows -----------------------------------------------------------------------------------
+
+typedef struct job {
+    const norm *self;
+    const berth_op_args *args;
+} job;
+
+static void normalise_part(const void *work, int64_t part, int64_t parts) {
+    const job *in = work;
+    const berth_tensor *const *inputs = in->args->inputs;
+    const berth_tensor *weight = inputs[WEIGHT];
+    const int has_residual = inputs[RESIDUAL] != NULL;
+    const int64_t hidden = berth_row_length(inputs[X]);
+    const int64_t columns = in->self->variance_columns;
+    const berth_rows x = berth_rows_of(inputs[X]);
+    const berth_rows y = berth_rows_of(in->args->outputs[Y]);
+    const berth_rows residual = has_residual ? berth_rows_of(inputs[RESIDUAL]) : x;
+    const berth_rows residual_out =
+        has_residual ? berth_rows_of(in->args->outputs[RESIDUAL_OUT]) : y;
+    const berth_span rows = berth_share(berth_row_count(inputs[X]), part, parts);
+    row at = {
+        .hidden = hidden,
+        .variance_columns = columns ? columns : hidden,
+        .eps = in->self->eps,
+        .weight_dtype = weight ? weight->dtype : BERTH_DTYPE_NONE,
+        .weight = weight ? berth_data(weight) : NULL,
+    };
+    for (int64_t i = rows.first; i < rows.end; ++i) {
+        at.x = berth_rows_at(&x, i);
+        at.y = berth_rows_at(&y, i);
+        at.residual = has_residual ? berth_rows_at(&residual, i) : NULL;
+        at.residual_out = has_residual ? berth_rows_at(&residual_out, i) : NULL;
+        if (inputs[X]->dtype == BERTH_DTYPE_F32) {
+            normalise(&at, BERTH_DTYPE_F32);
+        } else if (inputs[X]->dtype == BERTH_DTYPE_BF16) {
+            normalise(&at, BERTH_DTYPE_BF16);
+        } else {
+            normalise(&at, BERTH_DTYPE_F16);
+        }
     }
 }
 
 static berth_status forward(void *state, const berth_op_args *args) {
-    const norm *self = state;
+    const job in = {.self = state, .args = args};
     const berth_tensor *x = args->inputs[X];
-    const berth_tensor *residual = args->inputs[RESIDUAL];
-    const berth_tensor *weight = args->inputs[WEIGHT];
-    const int64_t hidden = berth_row_length(x);
-    const int64_t columns = self->variance_columns ? self->variance_columns : hidden;
-    rows row = {
-        .dtype = x->dtype,
-        .hidden = hidden,
-        .weight = weight ? berth_data(weight) : NULL,
-        .weight_dtype = weight ? weight->dtype : BERTH_DTYPE_NONE,
-    };
-    for (int64_t i = 0; i < berth_row_count(x); ++i) {
-        row.x = berth_row(x, i);
-        row.y = berth_row(args->outputs[Y], i);
-        row.residual = residual ? berth_row(residual, i) : NULL;
-        row.residual_out = residual ? berth_row(args->outputs[RESIDUAL_OUT], i) : NULL;
-        const float mean = sum_of_squares(&row, columns) / (float)columns;
-        normalise(&row, 1.0f / sqrtf(mean + self->eps));
-    }
+    berth_run(in.self->cpu, normalise_part, &in, berth_row_count(x) * berth_row_length(x));
     return BERTH_OK;
 }
 

@@ -17,6 +17,9 @@
 
 #define BERTH_INLINE static inline __attribute__((always_inline))
 
+// For functions that hardly ever run: ends of rows.
+#define BERTH_SELDOM static __attribute__((noinline, unused))
+
 // Unrolls the loop that follows, whose bounds are constants: what it indexes stays in registers.
 #define BERTH_UNROLL _Pragma("GCC unroll 16")
 
@@ -65,6 +68,15 @@ BERTH_INLINE int berth_vec_has_dot(void) {
     return __builtin_cpu_supports("avx512bf16") != 0;
 }
 
+BERTH_INLINE berth_vec berth_vec_low(berth_vec a, berth_vec b) {
+    return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+
+BERTH_INLINE berth_vec berth_vec_high(berth_vec a, berth_vec b) {
+    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
+                                   31);
+}
+
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 
 #include <immintrin.h>
@@ -93,6 +105,14 @@ BERTH_INLINE berth_vec berth_vec_load_f16(const uint16_t *from) {
 
 BERTH_INLINE void berth_vec_store_f16(uint16_t *to, berth_vec a) {
     _mm_storeu_si128((void *)to, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+}
+
+BERTH_INLINE berth_vec berth_vec_low(berth_vec a, berth_vec b) {
+    return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+}
+
+BERTH_INLINE berth_vec berth_vec_high(berth_vec a, berth_vec b) {
+    return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
 }
 
 #else
@@ -127,6 +147,14 @@ BERTH_INLINE void berth_vec_store_f16(uint16_t *to, berth_vec a) {
     for (int lane = 0; lane < BERTH_LANES; ++lane) {
         to[lane] = berth_to_f16(a[lane]);
     }
+}
+
+BERTH_INLINE berth_vec berth_vec_low(berth_vec a, berth_vec b) {
+    return __builtin_shufflevector(a, b, 0, 4, 1, 5);
+}
+
+BERTH_INLINE berth_vec berth_vec_high(berth_vec a, berth_vec b) {
+    return __builtin_shufflevector(a, b, 2, 6, 3, 7);
 }
 
 #endif
@@ -190,12 +218,38 @@ BERTH_INLINE void berth_vec_store_bf16(uint16_t *to, berth_vec a) {
 }
 
 // Of BERTH_LANES pairs of bf16: the first of each, and the second.
+BERTH_INLINE berth_vec berth_vec_first_of(berth_vec pairs) {
+    return (berth_vec)((berth_vec_bits)pairs << 16);
+}
+
+BERTH_INLINE berth_vec berth_vec_second_of(berth_vec pairs) {
+    return (berth_vec)((berth_vec_bits)pairs & 0xffff0000u);
+}
+
 BERTH_INLINE berth_vec berth_vec_first(const void *pairs) {
-    return (berth_vec)((berth_vec_bits)berth_vec_load(pairs) << 16);
+    return berth_vec_first_of(berth_vec_load(pairs));
 }
 
 BERTH_INLINE berth_vec berth_vec_second(const void *pairs) {
-    return (berth_vec)((berth_vec_bits)berth_vec_load(pairs) & 0xffff0000u);
+    return berth_vec_second_of(berth_vec_load(pairs));
+}
+
+// Rows become columns. berth_vec_low and _high give the lower and the upper halves of two vectors
+// by turns; each round halves the distance between neighbours of a column.
+BERTH_INLINE void berth_vec_transpose(berth_vec rows[BERTH_LANES]) {
+    BERTH_UNROLL
+    for (int round = 1; round < BERTH_LANES; round *= 2) {
+        berth_vec next[BERTH_LANES];
+        BERTH_UNROLL
+        for (int i = 0; i < BERTH_LANES / 2; ++i) {
+            next[2 * i] = berth_vec_low(rows[i], rows[i + BERTH_LANES / 2]);
+            next[2 * i + 1] = berth_vec_high(rows[i], rows[i + BERTH_LANES / 2]);
+        }
+        BERTH_UNROLL
+        for (int i = 0; i < BERTH_LANES; ++i) {
+            rows[i] = next[i];
+        }
+    }
 }
 
 // The sum and the largest of the lanes.
@@ -233,18 +287,81 @@ BERTH_INLINE void berth_vec_store_as(void *row, berth_dtype dtype, int64_t first
 }
 
 // `count` elements, at most BERTH_LANES; the other lanes are zero.
-BERTH_INLINE berth_vec berth_vec_load_part(const void *row, berth_dtype dtype, int64_t first,
+BERTH_SELDOM berth_vec berth_vec_load_part(const void *row, berth_dtype dtype, int64_t first,
                                            int64_t count) {
     float lanes[BERTH_LANES] = {0};
     berth_load(row, dtype, first, count, lanes);
     return berth_vec_load(lanes);
 }
 
-BERTH_INLINE void berth_vec_store_part(void *row, berth_dtype dtype, int64_t first, int64_t count,
+BERTH_SELDOM void berth_vec_store_part(void *row, berth_dtype dtype, int64_t first, int64_t count,
                                        berth_vec a) {
     for (int64_t lane = 0; lane < count; ++lane) {
         berth_store_at(row, dtype, first + lane, a[lane]);
     }
+}
+
+// Elements [first, first + BERTH_LANES) of a row that ends at `end`; lanes behind it are zero, and
+// not stored.
+BERTH_INLINE berth_vec berth_vec_load_some(const void *row, berth_dtype dtype, int64_t first,
+                                           int64_t end) {
+    const int64_t count = end - first;
+    return count >= BERTH_LANES ? berth_vec_load_as(row, dtype, first)
+           : count > 0          ? berth_vec_load_part(row, dtype, first, count)
+                                : berth_vec_of(0);
+}
+
+BERTH_INLINE void berth_vec_store_some(void *row, berth_dtype dtype, int64_t first, int64_t end,
+                                       berth_vec a) {
+    if (end - first >= BERTH_LANES) {
+        berth_vec_store_as(row, dtype, first, a);
+    } else {
+        berth_vec_store_part(row, dtype, first, end - first, a);
+    }
+}
+
+// The value that a store of that dtype would keep.
+BERTH_INLINE berth_vec berth_vec_round_to(berth_dtype dtype, berth_vec a) {
+    uint16_t halves[BERTH_LANES];
+    if (dtype == BERTH_DTYPE_BF16) {
+        berth_vec_store_bf16(halves, a);
+        return berth_vec_load_bf16(halves);
+    }
+    if (dtype == BERTH_DTYPE_F16) {
+        berth_vec_store_f16(halves, a);
+        return berth_vec_load_f16(halves);
+    }
+    return a;
+}
+
+typedef int32_t berth_vec_ints __attribute__((vector_size(BERTH_LANES * 4)));
+
+// e^x within 2 units in the last place; subnormal results, infinities and NaN as expf gives them.
+BERTH_INLINE berth_vec berth_vec_exp(berth_vec x) {
+    // x = n·ln 2 + r with |r| ≤ ln 2 / 2; adding 1.5·2^23 rounds to the integer n in the low bits.
+    const berth_vec magic = berth_vec_of(0x1.8p+23f);
+    const berth_vec shifted = berth_vec_fma(x, berth_vec_of(0x1.715476p+0f), magic);
+    const berth_vec_ints n = (berth_vec_ints)((berth_vec_bits)shifted - (berth_vec_bits)magic);
+    const berth_vec whole = shifted - magic;
+    // ln 2 in two parts: the product with the first is exact.
+    berth_vec r = berth_vec_fma(whole, berth_vec_of(-0x1.62e4p-1f), x);
+    r = berth_vec_fma(whole, berth_vec_of(-0x1.7f7d1cp-20f), r);
+    berth_vec sum = berth_vec_of(1.0f / 5040);
+    sum = berth_vec_fma(sum, r, berth_vec_of(1.0f / 720));
+    sum = berth_vec_fma(sum, r, berth_vec_of(1.0f / 120));
+    sum = berth_vec_fma(sum, r, berth_vec_of(1.0f / 24));
+    sum = berth_vec_fma(sum, r, berth_vec_of(1.0f / 6));
+    sum = berth_vec_fma(sum, r, berth_vec_of(0.5f));
+    sum = berth_vec_fma(sum, r, berth_vec_of(1.0f));
+    sum = berth_vec_fma(sum, r, berth_vec_of(1.0f));
+    // 2^n in two factors, so that each is a normal number for subnormal results too.
+    const berth_vec_ints half = n >> 1;
+    const berth_vec first = (berth_vec)((berth_vec_bits)(half + 127) << 23);
+    const berth_vec second = (berth_vec)((berth_vec_bits)(n - half + 127) << 23);
+    const berth_vec_bits value = (berth_vec_bits)(sum * first * second);
+    const berth_vec_bits is_small = (berth_vec_bits)(x < -104.0f);
+    const berth_vec_bits is_large = (berth_vec_bits)(x > 89.0f);
+    return (berth_vec)((value & ~is_small & ~is_large) | (is_large & 0x7f800000u));
 }
 
 #endif

@@ -13,7 +13,7 @@
 //       +8  eight elements between rows      @1  begins one element later
 //       <48 integers below 48                !   a parameter
 //   STATE=f32[9,8,2,16]          block 0 holds NaN: nothing may be read from it
-//   ATTRIBUTE=0.5                by the kind that the op declares
+//   ATTRIBUTE=0.5                by the kind that the op declares; a list has commas
 //   batch=2:5,1:9                sequences as new tokens : tokens in all; sets T; needs the states
 //   skip=1                       so many first tokens are not stored
 #include "support/op_case.h"
@@ -24,6 +24,9 @@
 #include <string.h>
 
 #include "support/test.h"
+
+#define LISTS      4 // of one case
+#define LIST_ITEMS 64
 
 typedef struct parsing {
     const op_line *line;
@@ -170,8 +173,31 @@ static void build_operand(parsing *self, op_tensor *tensor, const char *value) {
     }
 }
 
+// "8,4,4": texts and lists live as long as the line.
+static void set_list(const parsing *self, berth_attribute *attribute, char *value) {
+    static int64_t i64s[LISTS][LIST_ITEMS];
+    static double f64s[LISTS][LIST_ITEMS];
+    static size_t next;
+    const size_t list = next++ % LISTS;
+    attribute->count = 0;
+    for (char *end = value; *end != 0 && attribute->count < LIST_ITEMS; ++attribute->count) {
+        f64s[list][attribute->count] = strtod(value, &end);
+        i64s[list][attribute->count] = (int64_t)f64s[list][attribute->count];
+        if (end == value || (*end != 0 && *end != ',')) {
+            bad_word(self, value);
+        }
+        value = end + 1;
+    }
+    attribute->i64s = i64s[list];
+    attribute->f64s = f64s[list];
+}
+
 static void set_attribute(const parsing *self, berth_attribute *attribute, char *value) {
     char *end = NULL;
+    if (attribute->kind == BERTH_ATTRIBUTE_I64S || attribute->kind == BERTH_ATTRIBUTE_F64S) {
+        set_list(self, attribute, value);
+        return;
+    }
     attribute->f64 = strtod(value, &end);
     attribute->i64 = (int64_t)attribute->f64;
     attribute->str = value; // lives as long as the line
