@@ -52,15 +52,19 @@ static inline int berth_rope_is_yarn(const berth_op_site *site) {
     return berth_rope_is(site, "yarn") || berth_rope_is(site, "deepseek_yarn");
 }
 
-// Whether a kernel that knows one position per token, heads rotated from their first column on and
-// the types below computes this site. The host's schema may be younger than a kernel and have more,
-// so a kernel asks.
+// Whether the type is one of those below, whose pairs are the same for every head and in order. The
+// host's schema may be younger than a kernel and have more, so a kernel asks.
 static inline int berth_rope_is_known(const berth_op_site *site) {
-    return site->inputs[0]->ndim == 1 && !berth_rope_has(site, "mrope_section") &&
-           berth_rope_number(site, "inverse", 0) == 0 &&
-           (berth_rope_is(site, "default") || berth_rope_is(site, "linear") ||
-            berth_rope_is(site, "dynamic") || berth_rope_is(site, "llama3") ||
-            berth_rope_is(site, "yarn"));
+    static const char *const names[] = {
+        "default",  "linear",       "ntk",       "dynamic",       "llama3",   "yarn",
+        "longrope", "proportional", "openpangu", "bailing_mrope", "ernie_vl", "deepseek_yarn",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
+        if (berth_rope_is(site, names[i])) {
+            return 1;
+        }
+    }
+    return 0;
 }
 
 // Positions of several axes (time, height, width): a rope for them is longer by this factor.
@@ -79,6 +83,13 @@ static inline double berth_rope_original(const berth_op_site *site) {
 static inline int berth_rope_is_long(const berth_op_site *site) {
     return berth_rope_number(site, "max_model_len", berth_rope_number(site, "max_position", 0)) >
            berth_rope_original(site);
+}
+
+// The row of a cache that position 0 has: a longrope's cache begins with the short rope's rows.
+static inline int64_t berth_rope_first_row(const berth_op_site *site) {
+    return berth_rope_is(site, "longrope") && berth_rope_is_long(site)
+               ? (int64_t)berth_rope_original(site)
+               : 0;
 }
 
 // Positions run from 0 to this, exclusive: linear and yarn stretch the length that was trained.

@@ -7,7 +7,7 @@
 #include <cpu/cpu.h>
 #include <cpu/simd.h>
 
-#include <rope.h>
+#include <rope_axes.h>
 
 enum { POSITIONS, QUERY, KEY, CACHE };
 
@@ -17,8 +17,12 @@ typedef struct rotary {
     int64_t half;   // rotary_dim / 2
     int64_t length; // positions
     int64_t is_neox;
-    float scale;    // of cosines and sines
-    float angles[]; // [half], per position
+    int64_t first_row; // of a cache
+    int64_t skipped;   // columns before the first pair
+    float scale;       // of cosines and sines
+    float sign;        // of sines
+    int32_t *axes;     // [half] rows of positions, NULL: there is one
+    float angles[];    // [half], per position; the axes behind them
 } rotary;
 
 static berth_status supports(const berth_op_site *site, const berth_device *device) {
@@ -29,18 +33,34 @@ static berth_status supports(const berth_op_site *site, const berth_device *devi
                                    berth_site_attribute(site, "rope_type")->str);
 }
 
+static void fill_axes(const berth_op_site *site, rotary *self) {
+    self->axes = (int32_t *)(void *)(self->angles + self->half);
+    for (int64_t i = 0; i < self->half; ++i) {
+        self->axes[i] = berth_rope_axis(site, i);
+    }
+}
+
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     const int64_t rotary_dim = berth_site_attribute(site, "rotary_dim")->i64;
-    const uint64_t bytes = sizeof(rotary) + (uint64_t)(rotary_dim / 2) * sizeof(float);
+    const int64_t half = rotary_dim / 2;
+    const uint64_t bytes = sizeof(rotary) + (uint64_t)half * (sizeof(float) + sizeof(int32_t));
     const berth_status status = berth_instance_new(site, bytes, out_self);
     if (status == BERTH_OK) {
         rotary *self = *out_self;
         self->cpu = device->self;
-        self->half = rotary_dim / 2;
+        self->half = half;
         self->length = (int64_t)berth_rope_length(site);
         self->is_neox = berth_site_attribute(site, "is_neox_style")->i64;
+        self->first_row = berth_rope_first_row(site);
+        self->skipped = berth_rope_number(site, "is_deepseek_v4", 0) != 0
+                            ? site->inputs[QUERY]->dims[2].b - rotary_dim
+                            : 0;
         self->scale = berth_rope_scale(site);
+        self->sign = berth_rope_number(site, "inverse", 0) != 0 ? -1 : 1;
         berth_rope_angles(site, self->angles);
+        if (site->inputs[POSITIONS]->ndim == 2) {
+            fill_axes(site, self);
+        }
     }
     return status;
 }
@@ -89,11 +109,27 @@ BERTH_INLINE void circle_at(double angle, float *out_cosine, float *out_sine) {
     *out_sine = (float)(n & 2 ? -turned_sine : turned_sine);
 }
 
-// Cosines [half], then sines [half], of a position: a row of the cache when there is one.
+// Cosine and sine of one pair: of the cache when there is one.
+static void find_pair(const rotary *self, const berth_tensor *cache, int64_t position, int64_t pair,
+                      float *circle) {
+    if (cache) {
+        const void *row = berth_row(cache, self->first_row + position);
+        circle[pair] = berth_load_at(row, cache->dtype, pair);
+        circle[self->half + pair] = berth_load_at(row, cache->dtype, self->half + pair);
+        return;
+    }
+    circle_at((double)((float)position * self->angles[pair]), &circle[pair],
+              &circle[self->half + pair]);
+    circle[pair] *= self->scale;
+    circle[self->half + pair] *= self->scale;
+}
+
+// Cosines [half], then sines [half], of a position.
 static void find_circle(const rotary *self, const berth_tensor *cache, int64_t position,
                         float *circle) {
     if (cache) {
-        berth_load(berth_row(cache, position), cache->dtype, 0, 2 * self->half, circle);
+        berth_load(berth_row(cache, self->first_row + position), cache->dtype, 0, 2 * self->half,
+                   circle);
         return;
     }
     BERTH_INDEPENDENT
@@ -104,6 +140,27 @@ static void find_circle(const rotary *self, const berth_tensor *cache, int64_t p
         circle_at((double)angle, &cosine, &sine);
         circle[i] = cosine * self->scale;
         circle[self->half + i] = sine * self->scale;
+    }
+}
+
+static int64_t position_of(const berth_tensor *positions, int64_t token, int32_t axis) {
+    const void *row = berth_row(positions, positions->ndim == 2 ? axis : 0);
+    return berth_integer_at(row, positions->dtype, token);
+}
+
+// The circle of a token, whatever its positions are.
+static void find_token(const rotary *self, const berth_op_args *args, int64_t token,
+                       float *circle) {
+    const berth_tensor *positions = args->inputs[POSITIONS];
+    if (!self->axes) {
+        find_circle(self, args->inputs[CACHE], position_of(positions, token, 0), circle);
+    }
+    for (int64_t i = 0; self->axes && i < self->half; ++i) {
+        find_pair(self, args->inputs[CACHE], position_of(positions, token, self->axes[i]), i,
+                  circle);
+    }
+    for (int64_t i = self->half; self->sign < 0 && i < 2 * self->half; ++i) {
+        circle[i] = -circle[i];
     }
 }
 
@@ -153,10 +210,15 @@ BERTH_INLINE void rotate_heads(const rotary *self, const float *circle, const op
     const int64_t heads = of->x->shape[1];
     const int64_t bytes = BERTH_DTYPE_BITS(dtype) / 8;
     const int64_t rotated = 2 * self->half * bytes;
-    const int64_t rest = of->x->shape[2] * bytes - rotated;
+    const int64_t skipped = self->skipped * bytes;
+    const int64_t rest = of->x->shape[2] * bytes - rotated - skipped;
     for (int64_t head = token * heads; head < (token + 1) * heads; ++head) {
-        const char *from = berth_rows_at(&of->from, head);
-        char *to = berth_rows_at(&of->to, head);
+        const char *all = berth_rows_at(&of->from, head);
+        const char *from = all + skipped;
+        char *to = (char *)berth_rows_at(&of->to, head) + skipped;
+        if (skipped > 0) {
+            memcpy(to - skipped, all, (size_t)skipped);
+        }
         if (self->is_neox) {
             rotate_halves(circle, from, to, dtype, self->half);
         } else {
@@ -189,15 +251,13 @@ typedef struct job {
 static void rotate_part(const void *work, int64_t part, int64_t parts) {
     const job *in = work;
     const berth_op_args *args = in->args;
-    const berth_tensor *positions = args->inputs[POSITIONS];
     const berth_tensor *key = args->inputs[KEY];
     const operand query = operand_of(args->inputs[QUERY], args->outputs[0]);
     const operand keys = key ? operand_of(key, args->outputs[1]) : query;
-    const berth_span tokens = berth_share(positions->shape[0], part, parts);
+    const berth_span tokens = berth_share(args->inputs[QUERY]->shape[0], part, parts);
     float *circle = (float *)berth_data(args->workspace) + part * circle_floats(in->self);
     for (int64_t token = tokens.first; token < tokens.end; ++token) {
-        const int64_t position = berth_integer_at(berth_data(positions), positions->dtype, token);
-        find_circle(in->self, args->inputs[CACHE], position, circle);
+        find_token(in->self, args, token, circle);
         rotate_token(in->self, circle, &query, token);
         if (key) {
             rotate_token(in->self, circle, &keys, token);
@@ -205,18 +265,26 @@ static void rotate_part(const void *work, int64_t part, int64_t parts) {
     }
 }
 
-static berth_status forward(void *state, const berth_op_args *args) {
-    const rotary *self = state;
-    const job in = {.self = self, .args = args};
-    const berth_tensor *positions = args->inputs[POSITIONS];
-    const berth_tensor *query = args->inputs[QUERY];
-    for (int64_t token = 0; token < positions->shape[0]; ++token) {
-        const int64_t position = berth_integer_at(berth_data(positions), positions->dtype, token);
+static berth_status check_positions(const rotary *self, const berth_tensor *positions) {
+    const int64_t width = berth_row_length(positions);
+    for (int64_t i = 0; i < berth_row_count(positions) * width; ++i) {
+        const int64_t position = position_of(positions, i % width, (int32_t)(i / width));
         if (position < 0 || position >= self->length) {
             return BERTH_PLUGIN_FAIL(self->host, BERTH_INVALID_ARGUMENT,
                                      "rotary_embedding: position %lld is not below %lld",
                                      (long long)position, (long long)self->length);
         }
+    }
+    return BERTH_OK;
+}
+
+static berth_status forward(void *state, const berth_op_args *args) {
+    const rotary *self = state;
+    const job in = {.self = self, .args = args};
+    const berth_tensor *query = args->inputs[QUERY];
+    const berth_status status = check_positions(self, args->inputs[POSITIONS]);
+    if (status != BERTH_OK) {
+        return status;
     }
     berth_run(self->cpu, rotate_part, &in, berth_row_count(query) * query->shape[2]);
     return BERTH_OK;

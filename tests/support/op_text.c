@@ -25,7 +25,7 @@
 
 #include "support/test.h"
 
-#define MAX_LIST 8
+#define MAX_LIST 64
 
 typedef struct parsing {
     const op_line *line;

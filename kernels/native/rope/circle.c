@@ -2,48 +2,16 @@
 // Input: positions, a rope's attributes, perhaps its cache. Output: cosines and sines.
 #include "circle.h"
 
+#include <rope_axes.h>
+
 // ---- axes ---------------------------------------------------------------------------------------
-
-static int64_t section(const berth_op_site *site, uint64_t index) {
-    return berth_site_attribute(site, "mrope_section")->i64s[index];
-}
-
-// Sections alternate, one pair after the other, for as long as height and width have pairs.
-static int32_t interleaved_axis(const berth_op_site *site, int64_t pair) {
-    return pair % 3 == 1 && pair < 3 * section(site, 1)   ? 1
-           : pair % 3 == 2 && pair < 3 * section(site, 2) ? 2
-                                                          : 0;
-}
-
-static int32_t chunked_axis(const berth_op_site *site, int64_t pair) {
-    return pair < section(site, 0) ? 0 : pair < section(site, 0) + section(site, 1) ? 1 : 2;
-}
-
-// Height and width alternate first, time has the rest.
-static int32_t time_last_axis(int64_t spatial, int64_t pair) {
-    return pair >= spatial ? 0 : pair % 2 == 0 ? 1 : 2;
-}
-
-// openpangu's sections alternate too: vLLM's MRotaryEmbeddingInterleaved.forward_native. Its
-// forward mixes them otherwise; where the two differ the golden vectors have this one.
-static int32_t axis_of(const berth_op_site *site, int64_t pair) {
-    if (berth_rope_is(site, "bailing_mrope")) {
-        return time_last_axis(section(site, 1) + section(site, 2), pair);
-    }
-    if (berth_rope_is(site, "ernie_vl")) {
-        return time_last_axis(section(site, 0) + section(site, 1), pair);
-    }
-    return berth_rope_number(site, "mrope_interleaved", 0) != 0 || berth_rope_is(site, "openpangu")
-               ? interleaved_axis(site, pair)
-               : chunked_axis(site, pair);
-}
 
 static void fill_axes(const berth_circle *circle) {
     const berth_op_site *site = circle->site;
     const int has_axes =
         berth_rope_has_axes(site) && circle->args->inputs[BERTH_ROPE_POSITIONS]->ndim == 2;
     for (int64_t i = 0; i < circle->pairs; ++i) {
-        circle->axes[i] = has_axes ? axis_of(site, i) : 0;
+        circle->axes[i] = has_axes ? berth_rope_axis(site, i) : 0;
     }
 }
 
@@ -117,11 +85,9 @@ static berth_status check_position(const berth_circle *circle, int64_t position)
 
 static void load_pair(berth_circle *circle, int64_t position, int64_t kv_head, int64_t pair) {
     const berth_tensor *cache = circle->args->inputs[BERTH_ROPE_CACHE];
-    const int is_shifted =
-        berth_rope_is(circle->site, "longrope") && berth_rope_is_long(circle->site);
-    const int64_t first = is_shifted ? (int64_t)berth_rope_original(circle->site) : 0;
     const int64_t heads = cache->ndim == 3 ? cache->shape[1] : 1;
-    const void *row = berth_row(cache, (first + position) * heads + kv_head);
+    const void *row =
+        berth_row(cache, (berth_rope_first_row(circle->site) + position) * heads + kv_head);
     circle->points[pair] = berth_load_at(row, cache->dtype, pair);
     circle->points[circle->pairs + pair] = berth_load_at(row, cache->dtype, circle->pairs + pair);
 }

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// fused_rms_norm_gated: x / sqrt(mean(x²) + eps) · weight · act(g).
+#include <cpu/norm.h>
+
+static const berth_norm_operands operands = {.gate = 1, .weight = 2, .bias = -1, .sum = -1};
+
+BERTH_INLINE berth_vec take(const berth_norm_row *row, berth_dtype dtype, int64_t first) {
+    return berth_vec_load_some(row->x, dtype, first, row->hidden);
+}
+
+BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, int64_t first,
+                            berth_vec normal) {
+    const berth_vec g = berth_vec_load_some(row->gate, dtype, first, row->hidden);
+    const berth_vec gate = row->self->options ? berth_vec_sigmoid(g) : berth_vec_silu(g);
+    return normal * berth_norm_weight(row, first) * gate;
+}
+
+BERTH_INLINE void one(const berth_norm_row *row, berth_dtype dtype) {
+    berth_norm_columns(row, dtype, take, give, 0, (berth_span){.end = row->hidden});
+}
+
+BERTH_NORM(one, operands)
+
+static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
+    const berth_status status = berth_norm_create(site, device, out_self);
+    if (status == BERTH_OK) {
+        ((berth_norm *)*out_self)->options = berth_norm_gate_is_sigmoid(site);
+    }
+    return status;
+}
+
+const berth_op_impl berth_kernel_fused_rms_norm_gated = {
+    BERTH_NORM_KERNEL("fused_rms_norm_gated", create),
+};

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// gemma_rms_norm: x / sqrt(mean(x²) + eps) · (1 + weight); x + residual in x's place, kept in
+// float32 for the norm and written rounded.
+#include <cpu/norm.h>
+
+static const berth_norm_operands operands = {.gate = 2, .weight = 1, .bias = -1, .sum = 1};
+
+BERTH_INLINE berth_vec take(const berth_norm_row *row, berth_dtype dtype, int64_t first) {
+    const berth_vec x = berth_vec_load_some(row->x, dtype, first, row->hidden);
+    if (!row->gate) {
+        return x;
+    }
+    return x + berth_vec_load_some(row->gate, dtype, first, row->hidden);
+}
+
+BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, int64_t first,
+                            berth_vec normal) {
+    (void)dtype;
+    return normal * (berth_vec_of(1) + berth_norm_weight(row, first));
+}
+
+BERTH_INLINE void one(const berth_norm_row *row, berth_dtype dtype) {
+    berth_norm_columns(row, dtype, take, give, 0, (berth_span){.end = row->hidden});
+    for (int64_t first = 0; row->sum && first < row->hidden; first += BERTH_LANES) {
+        berth_vec_store_some(row->sum, dtype, first, row->hidden, take(row, dtype, first));
+    }
+}
+
+BERTH_NORM(one, operands)
+
+const berth_op_impl berth_kernel_gemma_rms_norm = {
+    BERTH_NORM_KERNEL("gemma_rms_norm", berth_norm_create),
+};

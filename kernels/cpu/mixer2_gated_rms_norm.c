@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// mixer2_gated_rms_norm: weight · norm(x · silu(gate)) over groups of the row, with one rounding.
+// A group that spans ranks is the reference's.
+#include <cpu/norm.h>
+
+static const berth_norm_operands operands = {.gate = 1, .weight = 2, .bias = -1, .sum = -1};
+
+BERTH_INLINE berth_vec take(const berth_norm_row *row, berth_dtype dtype, int64_t first) {
+    const berth_vec x = berth_vec_load_some(row->x, dtype, first, row->hidden);
+    return x * berth_vec_silu(berth_vec_load_some(row->gate, dtype, first, row->hidden));
+}
+
+BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, int64_t first,
+                            berth_vec normal) {
+    (void)dtype;
+    return normal * berth_norm_weight(row, first);
+}
+
+BERTH_INLINE void one(const berth_norm_row *row, berth_dtype dtype) {
+    if (row->self->options) {
+        berth_norm_groups(row, dtype, take, give);
+        return;
+    }
+    for (int64_t first = 0; first < row->hidden; first += BERTH_LANES) {
+        berth_vec_store_some(row->y, dtype, first, row->hidden, take(row, dtype, first));
+    }
+}
+
+BERTH_NORM(one, operands)
+
+static int64_t number(const berth_op_site *site, const char *name) {
+    return berth_site_attribute(site, name)->i64;
+}
+
+static berth_status supports(const berth_op_site *site, const berth_device *device) {
+    (void)device;
+    return number(site, "tp_size") == 1 || number(site, "full_n_groups") > 1
+               ? BERTH_OK
+               : BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "ranks share one group");
+}
+
+static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
+    const berth_status status = berth_norm_create(site, device, out_self);
+    if (status == BERTH_OK) {
+        berth_norm *self = *out_self;
+        self->group = number(site, "full_hidden_size") / number(site, "full_n_groups");
+        self->options = number(site, "use_rms_norm");
+    }
+    return status;
+}
+
+const berth_op_impl berth_kernel_mixer2_gated_rms_norm = {
+    BERTH_NORM_KERNEL("mixer2_gated_rms_norm", create),
+    .supports = supports,
+};

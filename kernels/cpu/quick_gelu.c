@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// quick_gelu: x · sigmoid(1.702·x), with one rounding.
+#include <cpu/elementwise.h>
+
+BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, berth_vec x,
+                               berth_vec unused) {
+    (void)self;
+    (void)dtype;
+    (void)unused;
+    return x * berth_vec_sigmoid(berth_vec_of(1.702f) * x);
+}
+
+BERTH_SWEEP(unary)
+
+const berth_op_impl berth_kernel_quick_gelu = {
+    BERTH_ACTIVATION_KERNEL("quick_gelu", berth_activation_create),
+};

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// rms_norm_gated: norm(x)·weight·act(z), or norm(x·act(z))·weight, over groups of the row.
+#include <cpu/norm.h>
+
+enum { IS_SIGMOID = 1, IS_NORM_FIRST = 2 }; // options
+
+static const berth_norm_operands operands = {.gate = 2, .weight = 1, .bias = -1, .sum = -1};
+
+BERTH_INLINE berth_vec gated(const berth_norm_row *row, berth_dtype dtype, int64_t first,
+                             berth_vec value) {
+    const berth_vec z = berth_vec_load_some(row->gate, dtype, first, row->hidden);
+    return value * (row->self->options & IS_SIGMOID ? berth_vec_sigmoid(z) : berth_vec_silu(z));
+}
+
+BERTH_INLINE berth_vec take(const berth_norm_row *row, berth_dtype dtype, int64_t first) {
+    const berth_vec x = berth_vec_load_some(row->x, dtype, first, row->hidden);
+    if (!row->gate || row->self->options & IS_NORM_FIRST) {
+        return x;
+    }
+    return gated(row, dtype, first, x);
+}
+
+BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, int64_t first,
+                            berth_vec normal) {
+    const berth_vec scaled = normal * berth_norm_weight(row, first);
+    if (!row->gate || !(row->self->options & IS_NORM_FIRST)) {
+        return scaled;
+    }
+    return gated(row, dtype, first, scaled);
+}
+
+BERTH_INLINE void one(const berth_norm_row *row, berth_dtype dtype) {
+    berth_norm_groups(row, dtype, take, give);
+}
+
+BERTH_NORM(one, operands)
+
+static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
+    const berth_status status = berth_norm_create(site, device, out_self);
+    if (status == BERTH_OK) {
+        berth_norm *self = *out_self;
+        self->group = berth_site_attribute(site, "group_size")->i64;
+        self->options = (berth_norm_gate_is_sigmoid(site) ? IS_SIGMOID : 0) |
+                        (berth_site_attribute(site, "norm_before_gate")->i64 ? IS_NORM_FIRST : 0);
+    }
+    return status;
+}
+
+const berth_op_impl berth_kernel_rms_norm_gated = {
+    BERTH_NORM_KERNEL("rms_norm_gated", create),
+};

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// situ_and_mul: beta · tanh(gate / beta) · sigmoid(gate) · u, u bounded where there is a
+// linear_beta.
+#include <cpu/elementwise.h>
+
+enum { BETA, LINEAR_BETA };
+
+BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, berth_vec a,
+                               berth_vec b) {
+    (void)dtype;
+    const berth_vec beta = berth_vec_of(self->numbers[BETA]);
+    const berth_vec linear = berth_vec_of(self->numbers[LINEAR_BETA]);
+    berth_vec u = b;
+    if (self->numbers[LINEAR_BETA] > 0) {
+        u = linear * berth_vec_tanh(b / linear);
+    }
+    return beta * berth_vec_tanh(a / beta) * berth_vec_sigmoid(a) * u;
+}
+
+BERTH_SWEEP(gated)
+
+const berth_op_impl berth_kernel_situ_and_mul = {
+    BERTH_ACTIVATION_KERNEL("situ_and_mul", berth_activation_create),
+};
