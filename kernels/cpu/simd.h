@@ -23,7 +23,9 @@
 // Unrolls the loop that follows, whose bounds are constants: what it indexes stays in registers.
 #define BERTH_UNROLL _Pragma("GCC unroll 16")
 
-#define BERTH_PREFETCH(address) __builtin_prefetch((address), 0, 3) // need not be valid
+// Into the first cache, and into the second; the address need not be valid.
+#define BERTH_PREFETCH(address)     __builtin_prefetch((address), 0, 3)
+#define BERTH_PREFETCH_FAR(address) __builtin_prefetch((address), 0, 2)
 
 // ---- what differs -------------------------------------------------------------------------------
 
