@@ -33,6 +33,7 @@
 #include <immintrin.h>
 
 #define BERTH_LANES           16
+#define BERTH_LANE_NUMBERS    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
 #define BERTH_TILE_ROWS       12
 #define BERTH_TILE_HEIGHTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
 
@@ -82,6 +83,7 @@ BERTH_INLINE berth_vec berth_vec_high(berth_vec a, berth_vec b) {
 #include <immintrin.h>
 
 #define BERTH_LANES           8
+#define BERTH_LANE_NUMBERS    0, 1, 2, 3, 4, 5, 6, 7
 #define BERTH_TILE_ROWS       6
 #define BERTH_TILE_HEIGHTS(X) X(1) X(2) X(3) X(4) X(5) X(6)
 
@@ -118,6 +120,7 @@ BERTH_INLINE berth_vec berth_vec_high(berth_vec a, berth_vec b) {
 #else
 
 #define BERTH_LANES           4
+#define BERTH_LANE_NUMBERS    0, 1, 2, 3
 #define BERTH_TILE_ROWS       6
 #define BERTH_TILE_HEIGHTS(X) X(1) X(2) X(3) X(4) X(5) X(6)
 
@@ -253,14 +256,10 @@ BERTH_INLINE void berth_vec_transpose(berth_vec rows[BERTH_LANES]) {
     }
 }
 
-// Lane i gets what lane i + by had, round the end; `by` is constant where this is inlined.
+// Lane i gets what lane i + by had, round the end.
 BERTH_INLINE berth_vec berth_vec_down(berth_vec a, int by) {
-    berth_vec_ints from = {0};
-    BERTH_UNROLL
-    for (int lane = 0; lane < BERTH_LANES; ++lane) {
-        from[lane] = (lane + by) % BERTH_LANES;
-    }
-    return __builtin_shuffle(a, from);
+    const berth_vec_ints lanes = {BERTH_LANE_NUMBERS};
+    return __builtin_shuffle(a, (lanes + by) & (BERTH_LANES - 1));
 }
 
 // The sum and the largest of the lanes.

@@ -2,7 +2,7 @@
 // The fast path of platform-cpu against the native references at real widths: on a random
 // checkpoint, the logits of every position of a prompt, in one piece and in pieces of 130 tokens.
 //
-// By itself it takes a narrow checkpoint. tools/check-widths gives it wide ones and longer prompts:
+// By itself it takes a narrow checkpoint. tools/compare-widths gives it wide ones and longer prompts:
 // WIDTHS_MODEL=DIR, WIDTHS_TOKENS=N.
 #include <math.h>
 #include <stdlib.h>
