@@ -14,6 +14,10 @@
 
 #define BLOCK 256 // logits that are weighed at a time
 
+// What is less than e^-DEPTH times as likely as the likeliest is left out: a vocabulary of it
+// weighs too little for the random number, which has 32 bits, to point there.
+#define DEPTH 40.0
+
 // ---- places in the order ------------------------------------------------------------------------
 
 uint64_t berth_candidate_key(float logit, size_t id) {
@@ -119,24 +123,28 @@ typedef struct draw {
     double lowest;  // that min_p lets through, below the maximum
 } draw;
 
-// What its share of the random number line is; u is at most 1 - 2^-32, far more below 1 than sums
+// Where the random number u points to. u is at most 1 - 2^-32, far more below 1 than sums
 // of a vocabulary are off by rounding, so the share is reached before its end.
 static double point_of(const draw *self, double sum) {
     return (double)berth_philox(self->sampling->seed, self->sampling->index) * 0x1p-32 * sum;
 }
 
-// The fewest of the likeliest that make up top_p of the sum. Why nextafter: a share that is reached
-// exactly is enough.
 static bool has_nucleus(const draw *self) {
     return self->sampling->top_p > 0 && self->sampling->top_p < 1;
 }
 
+// The fewest of the likeliest that weigh more make up top_p of the sum. Why nextafter: a share that
+// is reached exactly is enough.
 static double nucleus_of(const draw *self, double sum) {
     return nextafter(self->sampling->top_p * sum, 0);
 }
 
 static inline bool is_too_low(const draw *self, float logit) {
     return (double)logit - self->maximum < self->lowest;
+}
+
+static bool are_all_too_low(const draw *self, const float *logits, size_t count) {
+    return is_too_low(self, berth_largest_logit(logits, count));
 }
 
 // Weighs the first candidates, whose keys are there.
@@ -202,8 +210,6 @@ static size_t choose_among_few(const draw *self) {
 
 // ---- of all -------------------------------------------------------------------------------------
 
-#define DEPTH 40.0 // e^-DEPTH of the likeliest and less is in the last bucket
-
 // The bucket of a logit; those before it have likelier ones.
 static inline size_t bucket_of(double maximum, double scale, float logit) {
     const double place = (maximum - (double)logit) * scale;
@@ -225,6 +231,9 @@ static double fill_buckets(const draw *self) {
         const size_t left = self->sampler->vocab_size - first;
         const size_t some = left < BLOCK ? left : BLOCK;
         const float *logits = self->logits + first;
+        if (are_all_too_low(self, logits, some)) {
+            continue;
+        }
         berth_weigh(logits, some, self->maximum, self->sampling->temperature, weights);
         for (size_t i = 0; i < some; ++i) {
             const double weight = is_too_low(self, logits[i]) ? 0 : weights[i];
@@ -306,7 +315,7 @@ size_t berth_draw(berth_sampler *sampler, const float *logits, float maximum,
         .sampling = sampling,
         .logits = logits,
         .maximum = (double)maximum,
-        .lowest = sampling->min_p > 0 ? log(sampling->min_p) * sampling->temperature : -INFINITY,
+        .lowest = log(fmax(sampling->min_p, exp(-DEPTH))) * sampling->temperature,
     };
     const bool are_few = sampling->top_k > 0 && sampling->top_k < sampler->vocab_size;
     return are_few ? choose_among_few(&self) : choose_among_all(&self);

@@ -107,9 +107,8 @@ static const float *apply_penalties(berth_sampler *sampler, const float *logits,
 #define LANES 16
 #define BLOCK 256 // logits
 
-// The largest of a block of logits; NaN is none. Why lanes: one maximum after the other would wait
-// for each.
-static float find_maximum(const float *logits, size_t count) {
+// Why lanes: one maximum after the other would wait for each.
+float berth_largest_logit(const float *logits, size_t count) {
     float lanes[LANES];
     for (size_t lane = 0; lane < LANES; ++lane) {
         lanes[lane] = -INFINITY;
@@ -136,7 +135,7 @@ static size_t find_likeliest(const float *logits, size_t count) {
     size_t id = 0;
     for (size_t first = 0; first < count; first += BLOCK) {
         const size_t some = count - first < BLOCK ? count - first : BLOCK;
-        const float maximum = find_maximum(logits + first, some);
+        const float maximum = berth_largest_logit(logits + first, some);
         if (maximum > largest) {
             largest = maximum;
             id = first;

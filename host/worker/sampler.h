@@ -61,6 +61,8 @@ void berth_logprobs_fill(const float *logits, size_t vocab_size, int32_t token,
 // ascending ids.
 uint64_t berth_candidate_key(float logit, size_t id);
 
+// NaN is none; -infinity when there is none.
+float berth_largest_logit(const float *logits, size_t count);
 // Unnormalised probabilities e^((logit − maximum) / temperature), of none of which the logit is
 // above the maximum; 0 for NaN and for what is below e^−700.
 void berth_weigh(const float *logits, size_t count, double maximum, double temperature,

@@ -35,15 +35,15 @@ static inline doubles exp_of(doubles x) {
 
 void berth_weigh(const float *logits, size_t count, double maximum, double temperature,
                  double *out) {
+    const double scale = fmin(1.0 / temperature, 1e300); // 0 times it must be 0
     for (size_t i = 0; i + 1 < count; i += 2) {
-        const doubles x = {((double)logits[i] - maximum) / temperature,
-                           ((double)logits[i + 1] - maximum) / temperature};
-        const doubles weight = exp_of(x);
+        const doubles two = {(double)logits[i], (double)logits[i + 1]};
+        const doubles weight = exp_of((two - maximum) * scale);
         out[i] = weight[0];
         out[i + 1] = weight[1];
     }
     if (count % 2 != 0) {
-        const double x = ((double)logits[count - 1] - maximum) / temperature;
+        const double x = ((double)logits[count - 1] - maximum) * scale;
         out[count - 1] = exp_of((doubles){x, x})[0];
     }
 }

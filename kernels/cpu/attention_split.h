@@ -111,7 +111,7 @@ static inline void fetch_rows(const tile *self, const berth_tensor *cache) {
     const int64_t end = elements * (BERTH_DTYPE_BITS(cache->dtype) / 8);
     for (int64_t line = self->lines.first; line < self->lines.end; ++line) {
         for (int64_t byte = 0; byte < end; byte += 64) {
-            BERTH_PREFETCH(self->rows.at[line] + byte);
+            (void)*(const volatile char *)(self->rows.at[line] + byte);
         }
     }
 }

@@ -2,8 +2,8 @@
 // The fast path of platform-cpu against the native references at real widths: on a random
 // checkpoint, the logits of every position of a prompt, in one piece and in pieces of 130 tokens.
 //
-// By itself it takes a narrow checkpoint. tools/check-widths gives it wide ones and longer prompts:
-// WIDTHS_MODEL=DIR, WIDTHS_TOKENS=N.
+// By itself it takes a narrow checkpoint. tools/compare-widths gives it wide ones and longer
+// prompts: WIDTHS_MODEL=DIR, WIDTHS_TOKENS=N.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,25 +65,28 @@ static void reading_deinit(reading *self) {
     free(self->wanted);
 }
 
+static void compare(reading *self, const float *got, const float *wanted) {
+    for (size_t i = 0; i < self->vocab; ++i) {
+        const double difference = fabs((double)got[i] - (double)wanted[i]);
+        if (!isnan(self->largest) && !(difference <= self->largest)) {
+            self->largest = difference;
+        }
+    }
+}
+
 // The rows of one step: kept as they are, or compared with those that were.
 static void take(reading *self, const berth_output *output, bool are_wanted) {
     for (size_t row = 0; row < output->logits_rows; ++row) {
         const size_t position = output->first_position + row;
+        const float *got = output->logits + row * self->vocab;
         if (position >= self->tokens) {
             continue; // after the generated token
         }
         ++self->rows;
-        for (size_t i = 0; i < self->vocab; ++i) {
-            float *wanted = &self->wanted[position * self->vocab + i];
-            const float got = output->logits[row * self->vocab + i];
-            if (are_wanted) {
-                *wanted = got;
-            } else {
-                const double difference = fabs((double)got - (double)*wanted);
-                if (!isnan(self->largest) && !(difference <= self->largest)) {
-                    self->largest = difference;
-                }
-            }
+        if (are_wanted) {
+            memcpy(self->wanted + position * self->vocab, got, self->vocab * sizeof *got);
+        } else {
+            compare(self, got, self->wanted + position * self->vocab);
         }
     }
 }
