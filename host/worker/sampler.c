@@ -147,13 +147,21 @@ static size_t find_likeliest(const float *logits, size_t count) {
     return id;
 }
 
+berth_status berth_sampler_no_choice(void) {
+    return BERTH_FAIL(INTERNAL,
+                      "the model's logits have no finite maximum: no token can be chosen");
+}
+
+bool berth_sampling_is_greedy(const berth_sampling *sampling) {
+    return !(sampling->temperature > 0) && sampling->logprobs == 0 && !changes_logits(sampling);
+}
+
 berth_status berth_sample_token(berth_sampler *sampler, const float *logits,
                                 const berth_sampling *sampling, int32_t *out_token) {
     const float *row = apply_penalties(sampler, logits, sampling);
     const size_t likeliest = find_likeliest(row, sampler->vocab_size);
     if (!isfinite(row[likeliest])) {
-        return BERTH_FAIL(INTERNAL,
-                          "the model's logits have no finite maximum: no token can be chosen");
+        return berth_sampler_no_choice();
     }
     *out_token =
         (int32_t)(sampling->temperature > 0 ? berth_draw(sampler, row, row[likeliest], sampling)

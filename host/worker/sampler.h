@@ -47,6 +47,10 @@ BERTH_MUST_CHECK berth_status berth_sample_token(berth_sampler *sampler, const f
 size_t berth_draw(berth_sampler *sampler, const float *logits, float maximum,
                   const berth_sampling *sampling);
 
+// Whether only the largest logit matters: nothing is banned, penalised, drawn or told.
+bool berth_sampling_is_greedy(const berth_sampling *sampling);
+berth_status berth_sampler_no_choice(void); // the failure for a row without a finite maximum
+
 // Entries of one row: the chosen id, then the likeliest ones in order.
 typedef struct berth_logprob_row {
     int32_t *ids;  // [entries], -1 past the vocabulary
