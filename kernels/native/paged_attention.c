@@ -265,8 +265,8 @@ static berth_status reference(void *self, const berth_op_args *args) {
 static const berth_op_argument *const inputs[] = {
     BERTH_STRIDED_INPUT("query"),          BERTH_OPTIONAL_STRIDED_INPUT("key"),
     BERTH_OPTIONAL_STRIDED_INPUT("value"), BERTH_OPTIONAL_INPUT("sinks"),
-    BERTH_OPTIONAL_INPUT("alibi_slopes"),  BERTH_OPTIONAL_INPUT("sink_key"),
-    BERTH_OPTIONAL_INPUT("sink_value"),
+    BERTH_OPTIONAL_INPUT("alibi_slopes"),  BERTH_LATER_INPUT("sink_key", 2),
+    BERTH_LATER_INPUT("sink_value", 2),
 };
 static const berth_op_argument *const states[] = {
     BERTH_INPUT("key_cache"),
@@ -276,7 +276,7 @@ static const berth_op_attribute *const attributes[] = {
     BERTH_REQUIRED_ATTRIBUTE("scale", BERTH_ATTRIBUTE_F64),
     BERTH_OPTIONAL_ATTRIBUTE("sliding_window", BERTH_ATTRIBUTE_I64, .i64 = 0),
     BERTH_OPTIONAL_ATTRIBUTE("logits_soft_cap", BERTH_ATTRIBUTE_F64, .f64 = 0.0),
-    BERTH_ABSENT_ATTRIBUTE("causal_per_sequence", BERTH_ATTRIBUTE_I64S),
+    BERTH_LATER_ATTRIBUTE("causal_per_sequence", BERTH_ATTRIBUTE_I64S, 2),
 };
 
 const berth_op berth_op_paged_attention = {
@@ -284,6 +284,7 @@ const berth_op berth_op_paged_attention = {
     .name = "paged_attention",
     .class_name = "PagedAttention",
     .revision = 2,
+    .compatible_revision = 1,
     .inputs = inputs,
     .input_count = sizeof inputs / sizeof inputs[0],
     .states = states,
