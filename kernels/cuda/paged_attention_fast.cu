@@ -51,8 +51,8 @@ berth_status supports(const berth_op_site *site, const berth_device *device) {
 }
 
 berth_status make_room(fast_attention *self) {
-    const uint64_t pairs = static_cast<uint64_t>(self->max_sequences) *
-                           static_cast<uint64_t>(self->kv_heads);
+    const uint64_t pairs =
+        static_cast<uint64_t>(self->max_sequences) * static_cast<uint64_t>(self->kv_heads);
     void *arrivals = nullptr;
     const berth_status status = gpu_keep(self, nullptr, pairs * sizeof(int), &arrivals);
     self->room.arrivals = static_cast<int *>(arrivals);

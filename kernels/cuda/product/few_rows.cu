@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear of up to 16 rows before compute capability 9: the weights are the tensor core's first operand, the few rows its
-// second, so that a warp loads 16 outputs' weights with 16 bytes a lane straight into registers.
-// Eight warps share the depth and add up in shared memory. The first weights are on their way
-// before the kernel waits for its input, which hides the start of one kernel behind the end of the
-// one before it.
+// linear of up to 16 rows before compute capability 9: the weights are the tensor core's first
+// operand, the few rows its second, so that a warp loads 16 outputs' weights with 16 bytes a lane
+// straight into registers. Eight warps share the depth and add up in shared memory. The first
+// weights are on their way before the kernel waits for its input, which hides the start of one
+// kernel behind the end of the one before it.
 #include <cuda/mma.h>
 #include <cuda/product/product.h>
 
@@ -44,8 +44,7 @@ __device__ void load_weights(const operands &all, const uint16_t *low, const uin
 }
 
 template <typename T, int TILES>
-__device__ void multiply(const operands &all, const weights &w, int k,
-                         float (*sums)[4]) {
+__device__ void multiply(const operands &all, const weights &w, int k, float (*sums)[4]) {
     const int g = threadIdx.x / 4;
 #pragma unroll
     for (int i = 0; i < UNROLL; ++i) {

@@ -13,8 +13,8 @@ extern "C" int32_t cuda_code_is_90(void);
 
 namespace {
 
-constexpr int WARPS = 4; // that multiply
-constexpr int DEPTH = 512; // of a stage
+constexpr int WARPS = 4;                   // that multiply
+constexpr int DEPTH = 512;                 // of a stage
 constexpr int CHUNKS = DEPTH / WARPS / 32; // of 32, of a warp: two products each
 // Why 64: two rows' quarters, which eight lanes read at once, lie in different banks.
 constexpr uint32_t ROW_BYTES = DEPTH * 2 + 64;
@@ -39,7 +39,7 @@ struct operands {
 };
 
 struct barriers {
-    uint32_t full;  // of stage 0; the others follow in steps of 8 bytes
+    uint32_t full; // of stage 0; the others follow in steps of 8 bytes
     uint32_t empty;
 };
 
@@ -52,8 +52,8 @@ __device__ void bring_weights(const operands &all, int first, uint32_t ring,
     uint32_t parity = 1; // the first round waits for nobody
     int stage = 0;
     for (int k = 0; k < all.depth; k += DEPTH) {
-        const uint32_t bytes = 2u * static_cast<uint32_t>(k + DEPTH < all.depth ? DEPTH
-                                                                                : all.depth - k);
+        const uint32_t bytes =
+            2u * static_cast<uint32_t>(k + DEPTH < all.depth ? DEPTH : all.depth - k);
         if (lane == 0) {
             cuda_barrier_wait(signals.empty + 8 * stage, parity);
             cuda_barrier_expect(signals.full + 8 * stage, OUTPUTS * bytes);
@@ -142,8 +142,8 @@ __device__ void multiply_all(const operands &all, uint32_t ring, const barriers 
 
 // The warps' sums together, rounded, to y. `room` is [warp][row][output], rows padded by one.
 template <typename T, bool IS_DEEP>
-__device__ void finish(const operands &all, const float (*sums)[4],
-                       float (*room)[16][OUTPUTS + 1], int first) {
+__device__ void finish(const operands &all, const float (*sums)[4], float (*room)[16][OUTPUTS + 1],
+                       int first) {
     const int g = threadIdx.x / 4;
     const int c = threadIdx.x % 4;
 #pragma unroll
@@ -210,8 +210,7 @@ berth_status launch(const gpu_op *op, const operands &all) {
     return gpu_run(op, "linear", grid, streamed_rows_kernel<T, STAGES, IS_DEEP>, all);
 }
 
-template <typename T, int STAGES>
-berth_status start(const gpu_op *op, const operands &all) {
+template <typename T, int STAGES> berth_status start(const gpu_op *op, const operands &all) {
     return all.rows > 8 ? launch<T, STAGES, true>(op, all) : launch<T, STAGES, false>(op, all);
 }
 
