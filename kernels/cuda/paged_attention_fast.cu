@@ -46,7 +46,7 @@ berth_status supports(const berth_op_site *site, const berth_device *device) {
     }
     const uint64_t block = site->block_size;
     return block >= 16 && (block & (block - 1)) == 0
-               ? BERTH_OK
+               ? gpu_attention_check(site)
                : no(site, "only blocks of 16, 32, 64 … tokens");
 }
 
@@ -145,7 +145,7 @@ const berth_op_impl berth_kernel_paged_attention_fast = {
     .op = "paged_attention",
     .name = "cuda.paged_attention",
     .dispatch_key = BERTH_DISPATCH_CUDA,
-    .revision = 1,
+    .revision = 2,
     .priority = 10,
     .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,
     .supports = supports,

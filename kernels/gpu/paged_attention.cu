@@ -12,7 +12,7 @@ constexpr int PER_LANE = 16; // elements of a head that a lane has
 constexpr int MAX_WIDTH = 32 * PER_LANE;
 constexpr int STORE_THREADS = 128;
 
-enum { QUERY, KEY, VALUE, SINKS, ALIBI_SLOPES };
+enum { QUERY, KEY, VALUE, SINKS, ALIBI_SLOPES, SINK_KEY };
 enum { KEY_CACHE, VALUE_CACHE };
 
 // ---- storing ------------------------------------------------------------------------------------
@@ -180,6 +180,19 @@ template <typename T, typename C> __global__ void attention_kernel(gpu_attention
 
 // ---- the host's side ----------------------------------------------------------------------------
 
+berth_status gpu_attention_check(const berth_op_site *site) {
+    const berth_attribute *causal = berth_site_attribute(site, "causal_per_sequence");
+    if (causal && causal->kind != BERTH_ATTRIBUTE_NONE) {
+        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "no causal_per_sequence");
+    }
+    for (uint64_t i = SINK_KEY; i < site->input_count; ++i) {
+        if (site->inputs[i]) {
+            return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "no sink_key and sink_value");
+        }
+    }
+    return gpu_check_floats(site, 0);
+}
+
 void gpu_attention_read(const berth_op_site *site, gpu_attention *self) {
     self->scale = static_cast<float>(berth_site_attribute(site, "scale")->f64);
     self->soft_cap = static_cast<float>(berth_site_attribute(site, "logits_soft_cap")->f64);
@@ -275,7 +288,7 @@ static berth_status supports(const berth_op_site *site, const berth_device *) {
         return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "heads of at most %d elements",
                                  MAX_WIDTH);
     }
-    return gpu_check_floats(site, 0);
+    return gpu_attention_check(site);
 }
 
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
@@ -302,7 +315,7 @@ const berth_op_impl berth_kernel_paged_attention = {
     .op = "paged_attention",
     .name = "gpu.paged_attention",
     .dispatch_key = BERTH_GPU_KEY,
-    .revision = 1,
+    .revision = 2,
     .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,
     .supports = supports,
     .create = create,

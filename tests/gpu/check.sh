@@ -44,7 +44,8 @@ nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>
 "$gpu/berth" plugins explain --platform "$platform"
 printf '%s\n' 'checkpoint|activations|gate|largest logit error|tokens equal|sites on the device' >"$table"
 for config in tests/data/models/*/config.json; do
-    model=${folder#tests/data/models/}
+    folder=${config%/*}
+    model=${folder##*/}
     [ -f "$folder/golden.json" ] || continue
     for dtype in float32 bfloat16 float16; do
         options="--model $folder --platform $platform --dtype $dtype" # words, not to be quoted

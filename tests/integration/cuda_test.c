@@ -69,8 +69,8 @@ TEST(cuda_computes_what_the_reference_computed) {
         program p;
         char golden[256];
         (void)snprintf(golden, sizeof(golden), "%s/golden.json", model);
-        PROGRAM_MUST(&p, NULL, BERTH, "eval", "--model", model, "--golden", golden,
-                     "--platform", "cuda", "--dtype", dtypes[i % BERTH_COUNT(dtypes)]);
+        PROGRAM_MUST(&p, NULL, BERTH, "eval", "--model", model, "--golden", golden, "--platform",
+                     "cuda", "--dtype", dtypes[i % BERTH_COUNT(dtypes)]);
         CHECK_CONTAINS(p.out, "passed");
     }
 }

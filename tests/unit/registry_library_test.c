@@ -50,7 +50,7 @@ static const outcome outcomes[] = {
     {"no-symbol",        NULL,         BERTH_PLUGIN_LOAD_FAILED,
      "libberth-no-symbol.so does not export berth_plugin_v1"                                                     },
     {"abi-future",       NULL,         BERTH_PLUGIN_LOAD_FAILED,
-     "the library speaks ABI 7.1 to 9.0, this host 1.0 to 1.1; install a newer berth"                                   },
+     "the library speaks ABI 7.1 to 9.0, this host 1.0 to 1.1; install a newer berth"                            },
     {"wrong-id",         NULL,         BERTH_PLUGIN_LOAD_FAILED,
      "the manifest's id is 'wrong-id', the library's 'other-id'"                                                 },
     {"undefined-symbol", "variant",    BERTH_PLUGIN_LOAD_FAILED,     "berth_fake_that_nobody_has"                },
