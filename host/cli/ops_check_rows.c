@@ -40,9 +40,8 @@ const berth_check_row berth_check_rows[] = {
         .attributes =
             NAMES({"input_size", "input_size"}, {"output_size", "output_size"}, {"bias", "bias"})),
     ROW(.file = "minimax_text01_rmsnorm_tp", .implied = NAMES(IMPLIED_WIDTH)),
-    ROW(.file = "mla",
-        .implied = NAMES({"num_heads", "query", 1}, {"kv_lora_rank", "c_kv", 1},
-                         {"qk_rope_head_dim", "k_pe", 1})),
+    ROW(.file = "mla", .implied = NAMES({"num_heads", "query", 1}, {"kv_lora_rank", "c_kv", 1},
+                                        {"qk_rope_head_dim", "k_pe", 1})),
     ROW(.file = "mla_decode",
         .implied = NAMES({"num_heads", "query", 1}, {"block_size", "kv_cache", 1})),
     ROW(.file = "conv2d", .implied = NAMES(IMPLIED_CHANNELS), .prepare = berth_check_convolution),
