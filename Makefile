@@ -34,13 +34,13 @@ PREFIX ?= /usr/local
 WARNINGS := -Wall -Wextra -Wno-format-truncation -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla \
             $(if $(filter 1,$(WERROR)),-Werror)
 COMMON := $(WARNINGS) -fvisibility=hidden -fPIC -pthread -fno-math-errno $(FLAVOUR)
+HOST_LIBS := -lyaml -ljansson -lpcre2-8 -lutf8proc -ldl -lm
 # Each tree sees only its own headers: a plugin that includes a host header does not compile.
 FLAGS_kernels := -std=c11 $(COMMON) $(CONTENT) -I plugin-api -I kernels
 FLAGS_plugins := -D_POSIX_C_SOURCE=200809L $(FLAGS_kernels)
 FLAGS_host := -std=c17 -D_GNU_SOURCE -DBERTH_VERSION='"$(file <VERSION)"' $(COMMON) -I plugin-api -I host
-FLAGS_tests := $(FLAGS_host) -DTEST_BUILD='"$(B)"' -DTEST_MODE='"$(MODE)"' -I . -I kernels -I tests
+FLAGS_tests := $(FLAGS_host) -DTEST_BUILD='"$(B)"' -DTEST_MODE='"$(MODE)"' -DTEST_LIBS='"$(HOST_LIBS)"' -I . -I kernels -I tests
 FLAGS_build := $(FLAGS_tests)
-HOST_LIBS := -lyaml -ljansson -lpcre2-8 -lutf8proc -ldl -lm
 tree = $(if $(filter tests/fakes/%,$1),plugins,$(firstword $(subst /, ,$1)))
 place = $(word 2,$(subst /, ,$1))
 flags = $(FLAGS_$(call tree,$1)) $($(call place,$1)_CFLAGS) $(platform-$(call place,$1)_CFLAGS)

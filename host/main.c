@@ -76,11 +76,21 @@ static berth_status start_engine(berth_session *s) {
     return berth_engine_create(&s->config, s->worker, &s->engine);
 }
 
-static void close_all(berth_session *s) {
+static void close_flow(berth_session *s) {
     berth_engine_destroy(s->engine);
     berth_worker_destroy(s->worker);
     berth_registry_destroy(s->registry);
     berth_tokenizer_close(s->tokenizer);
+    s->engine = NULL;
+    s->worker = NULL;
+    s->registry = NULL;
+    s->tokenizer = NULL;
+    s->candidates = (berth_candidates){0};
+    s->decision = (berth_decision){0};
+}
+
+static void close_all(berth_session *s) {
+    close_flow(s);
     berth_text_deinit(&s->out);
     berth_arena_destroy(s->arena);
 }
@@ -122,23 +132,30 @@ static void show_progress(berth_session *s, const char *doing) {
     }
 }
 
-static berth_status open_stages(berth_session *s) {
-    for (berth_stage stage = BERTH_STAGE_USAGE; stage <= s->needs; ++stage) {
-        s->stage = stage;
-        show_progress(s, stages[stage].doing);
-        BERTH_TRY(stages[stage].open(s));
-        if (stage >= BERTH_STAGE_DISCOVERY && berth_interrupt_signal()) {
+static berth_status open_until(berth_session *s, berth_stage last) {
+    for (; s->next <= last; ++s->next) {
+        s->stage = s->next;
+        show_progress(s, stages[s->stage].doing);
+        BERTH_TRY(stages[s->stage].open(s));
+        if (s->stage >= BERTH_STAGE_DISCOVERY && berth_interrupt_signal()) {
             break;
         }
     }
+    berth_progress_show(s, NULL);
     return BERTH_OK;
+}
+
+static berth_status begin_again(berth_session *s) {
+    close_flow(s);
+    s->next = BERTH_STAGE_CONFIG;
+    return berth_config_init(&s->config, s->arena);
 }
 
 static berth_status run_command(berth_session *s) {
     if (s->command->flags & BERTH_CLI_ENDS_EARLY) {
         berth_interrupt_watch();
     }
-    const berth_status status = open_stages(s);
+    const berth_status status = open_until(s, s->needs);
     // Who loads a model gives up when an interrupt comes: that is no failure.
     if (status != BERTH_OK && !(s->stage == BERTH_STAGE_MODEL && berth_interrupt_signal())) {
         return status;
@@ -188,7 +205,7 @@ static berth_status start(berth_session *s, int argc, char *const *argv) {
 
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN); // a reader that went away is a failed write like any other
-    berth_session session = {0};
+    berth_session session = {.open_until = open_until, .begin_again = begin_again};
     const berth_status status = start(&session, argc, argv);
     if (status != BERTH_OK) {
         print_failure(&session);

@@ -18,12 +18,14 @@ endef
 # guarded statics are off, so that no C++ library is needed.
 NVCC := $(call program,nvcc,$(CUDA_HOME)/bin /usr/local/cuda/bin)
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(NVCC))
-CUDA_ARCH ?= 80 90
+CUDA_ARCH ?= 80 90a
+# Why without the a: code for 9.0's own features is for that one alone, and newer devices translate.
+CUDA_PTX = $(patsubst %a,%,$(lastword $(CUDA_ARCH)))
 CUDA_CFLAGS := -isystem $(CUDA_HOME)/include
 CUDA_LIBS := $(addprefix -L,$(wildcard $(CUDA_HOME)/lib64)) -lcudart_static -ldl -lrt
 NVCC_FLAGS = -std=c++20 -O3 $(if $(filter 1,$(WERROR)),-Werror all-warnings) -Xcompiler \
   -fPIC,-fvisibility=hidden,-Wall,-fno-exceptions,-fno-threadsafe-statics $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$a,code=sm_$a) \
-  -gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH))
+  -gencode arch=compute_$(CUDA_PTX),code=compute_$(CUDA_PTX)
 $(eval $(call decide,CUDA,$(and $(call program,g++,),$(NVCC)),nvcc or g++ not found; set CUDA_HOME and \
   install g++ to build platform-cuda))
 

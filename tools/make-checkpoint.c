@@ -6,16 +6,20 @@
 // size of its input, so that activations neither vanish nor overflow. Norms are 1.
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #define NAME_BYTES   128
 #define BUFFER_WORDS ((size_t)1 << 17) // 1 MiB
+#define STREAMS      8                 // of random numbers, so that none waits for another
 
 typedef struct shape {
     const char *name;
@@ -26,6 +30,7 @@ typedef struct shape {
     int64_t heads;
     int64_t kv_heads;
     int64_t max_position;
+    int64_t is_tied; // the head is the embedding table
     double rope_theta;
 } shape;
 
@@ -36,9 +41,10 @@ typedef struct tensor {
 } tensor;
 
 static const shape shapes[] = {
-    {"tinyllama",    32000,  2048, 5632,  22, 32, 4, 2048,   1e4},
-    {"llama-3.2-1b", 128256, 2048, 8192,  16, 32, 8, 131072, 5e5},
-    {"llama-3-8b",   128256, 4096, 14336, 32, 32, 8, 8192,   5e5},
+    {"tinyllama",    32000,  2048, 5632,  22, 32, 4, 2048,   0, 1e4},
+    {"llama-3.2-1b", 128256, 2048, 8192,  16, 32, 8, 131072, 1, 5e5},
+    {"llama-3-8b",   128256, 4096, 14336, 32, 32, 8, 8192,   0, 5e5},
+    {"narrow",       1024,   320,  896,   2,  5,  1, 2048,   0, 1e4}, // for tests
 };
 
 static _Noreturn void stop(const char *format, ...) {
@@ -79,10 +85,10 @@ static void write_config(const char *directory, const shape *s) {
             ", \"num_hidden_layers\": %" PRId64 ", \"num_attention_heads\": %" PRId64
             ", \"num_key_value_heads\": %" PRId64 ", \"head_dim\": %" PRId64
             ", \"max_position_embeddings\": %" PRId64
-            ", \"rms_norm_eps\": 1e-05, \"tie_word_embeddings\": false, \"rope_parameters\": "
+            ", \"rms_norm_eps\": 1e-05, \"tie_word_embeddings\": %s, \"rope_parameters\": "
             "{\"rope_type\": \"default\", \"rope_theta\": %.1f}}\n",
             s->vocab, s->hidden, s->intermediate, s->layers, s->heads, s->kv_heads,
-            s->hidden / s->heads, s->max_position, s->rope_theta);
+            s->hidden / s->heads, s->max_position, s->is_tied ? "true" : "false", s->rope_theta);
     close_file(file, "config.json");
     file = open_in(directory, "generation_config.json");
     fputs("{}\n", file); // no end of text: a benchmark gets all the tokens that it asks for
@@ -139,7 +145,9 @@ static size_t list_tensors(const shape *s, tensor *list) {
     const int64_t kv = s->hidden / s->heads * s->kv_heads;
     size_t count = 0;
     add(list, &count, s->vocab, s->hidden, "model.embed_tokens.weight");
-    add(list, &count, s->vocab, s->hidden, "lm_head.weight");
+    if (!s->is_tied) {
+        add(list, &count, s->vocab, s->hidden, "lm_head.weight");
+    }
     add(list, &count, 0, s->hidden, "model.norm.weight");
     for (int64_t i = 0; i < s->layers; ++i) {
         const struct {
@@ -170,7 +178,7 @@ static uint64_t elements(const tensor *t) {
 }
 
 // The header, padded with blanks so that the data begins at a multiple of 8.
-static uint64_t write_header(FILE *file, const tensor *list, size_t count) {
+static void write_header(FILE *file, const tensor *list, size_t count) {
     char *text = NULL;
     size_t size = 0;
     uint64_t offset = 0;
@@ -200,7 +208,6 @@ static uint64_t write_header(FILE *file, const tensor *list, size_t count) {
     fwrite(&length, sizeof length, 1, file);
     fwrite(text, 1, size, file);
     free(text);
-    return offset;
 }
 
 // The exponent of about 1 / sqrt(fan_in), as the bits of four bf16 in a word.
@@ -212,18 +219,24 @@ static uint64_t exponent_bits(int64_t fan_in) {
     return exponent << 7 & 0x7f80;
 }
 
-static void write_random(FILE *file, const tensor *t, uint64_t *state, uint64_t *buffer) {
-    const uint64_t lanes = UINT64_C(0x0001000100010001);
-    const uint64_t exponent = exponent_bits(t->columns) * lanes;
+static void fill_random(uint64_t *states, uint64_t exponent, uint64_t *buffer, size_t words) {
+    const uint64_t mask = UINT64_C(0x807f807f807f807f);
+    for (size_t i = 0; i < words; i += STREAMS) {
+        for (size_t k = 0; k < STREAMS; ++k) {
+            states[k] ^= states[k] << 13;
+            states[k] ^= states[k] >> 7;
+            states[k] ^= states[k] << 17;
+            buffer[i + k] = (states[k] & mask) | exponent;
+        }
+    }
+}
+
+static void write_random(FILE *file, const tensor *t, uint64_t *states, uint64_t *buffer) {
+    const uint64_t exponent = exponent_bits(t->columns) * UINT64_C(0x0001000100010001);
     uint64_t left = elements(t);
     while (left > 0) {
         const uint64_t now = left < 4 * BUFFER_WORDS ? left : 4 * BUFFER_WORDS;
-        for (uint64_t i = 0; i < (now + 3) / 4; ++i) {
-            *state ^= *state << 13;
-            *state ^= *state >> 7;
-            *state ^= *state << 17;
-            buffer[i] = (*state & 0x807f * lanes) | exponent;
-        }
+        fill_random(states, exponent, buffer, (now + 3) / 4);
         fwrite(buffer, 2, now, file);
         left -= now;
     }
@@ -236,20 +249,18 @@ static void write_ones(FILE *file, const tensor *t) {
     }
 }
 
-static void write_weights(const char *directory, const shape *s, uint64_t seed) {
-    tensor *list = calloc((size_t)(3 + 9 * s->layers), sizeof *list);
-    uint64_t *buffer = malloc(BUFFER_WORDS * sizeof *buffer);
-    if (!list || !buffer) {
-        stop("no memory for the list of tensors");
+static void write_tensors(FILE *file, const tensor *list, size_t count, uint64_t seed) {
+    uint64_t *buffer = malloc((BUFFER_WORDS + STREAMS) * sizeof *buffer);
+    uint64_t states[STREAMS];
+    if (!buffer) {
+        stop("no memory for a buffer");
     }
-    const size_t count = list_tensors(s, list);
-    FILE *file = open_in(directory, "model.safetensors");
-    setvbuf(file, NULL, _IONBF, 0);
-    const uint64_t bytes = write_header(file, list, count);
-    uint64_t state = seed * UINT64_C(0x9E3779B97F4A7C15) + 1;
+    for (size_t k = 0; k < STREAMS; ++k) {
+        states[k] = (seed * STREAMS + k) * UINT64_C(0x9E3779B97F4A7C15) + 1;
+    }
     for (size_t i = 0; i < count; ++i) {
         if (list[i].rows > 0) {
-            write_random(file, &list[i], &state, buffer);
+            write_random(file, &list[i], states, buffer);
         } else {
             write_ones(file, &list[i]);
         }
@@ -257,10 +268,39 @@ static void write_weights(const char *directory, const shape *s, uint64_t seed) 
             stop("model.safetensors: cannot be written: %s", strerror(errno));
         }
     }
-    close_file(file, "model.safetensors");
-    printf("%s: %s, %" PRIu64 " parameters, %" PRIu64 " bytes\n", directory, s->name, bytes / 2,
-           bytes);
     free(buffer);
+}
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void write_weights(const char *directory, const shape *s, uint64_t seed) {
+    const double start = seconds();
+    tensor *list = calloc((size_t)(3 + 9 * s->layers), sizeof *list);
+    if (!list) {
+        stop("no memory for the list of tensors");
+    }
+    const size_t count = list_tensors(s, list);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; ++i) {
+        bytes += 2 * elements(&list[i]);
+    }
+    FILE *file = open_in(directory, "model.safetensors");
+    setvbuf(file, NULL, _IONBF, 0);
+    // Why: blocks that the file system finds at once cost it half of what they cost one by one, and
+    // a disk that is too small says so at the start.
+    const int refusal = posix_fallocate(fileno(file), 0, (off_t)bytes);
+    if (refusal == ENOSPC || refusal == EFBIG) {
+        stop("model.safetensors: no room for %" PRIu64 " bytes: %s", bytes, strerror(refusal));
+    }
+    write_header(file, list, count);
+    write_tensors(file, list, count, seed);
+    close_file(file, "model.safetensors");
+    printf("%s: %s, %" PRIu64 " parameters, %" PRIu64 " bytes, %.2f GB/s\n", directory, s->name,
+           bytes / 2, bytes, 1e-9 * (double)bytes / (seconds() - start));
     free(list);
 }
 
@@ -272,7 +312,7 @@ static shape find_shape(const char *name) {
             return shapes[i];
         }
     }
-    stop("there is no shape '%s'; known are tinyllama, llama-3.2-1b, llama-3-8b", name);
+    stop("there is no shape '%s'; known are tinyllama, llama-3.2-1b, llama-3-8b, narrow", name);
 }
 
 static int64_t number(const char *option, const char *text) {
@@ -284,6 +324,52 @@ static int64_t number(const char *option, const char *text) {
     return value;
 }
 
+// The numbers of a shape that can be given one by one.
+static const struct {
+    const char *option;
+    size_t offset;
+} numbers[] = {
+    {"--vocab",        offsetof(shape, vocab)       },
+    {"--hidden",       offsetof(shape, hidden)      },
+    {"--intermediate", offsetof(shape, intermediate)},
+    {"--layers",       offsetof(shape, layers)      },
+    {"--heads",        offsetof(shape, heads)       },
+    {"--kv-heads",     offsetof(shape, kv_heads)    },
+    {"--max-position", offsetof(shape, max_position)},
+};
+
+static void set_option(shape *s, uint64_t *seed, const char *option, const char *value) {
+    if (strcmp(option, "--shape") == 0) {
+        *s = find_shape(value);
+        return;
+    }
+    if (strcmp(option, "--seed") == 0) {
+        *seed = (uint64_t)number(option, value);
+        return;
+    }
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; ++i) {
+        if (strcmp(option, numbers[i].option) == 0) {
+            *(int64_t *)((char *)s + numbers[i].offset) = number(option, value);
+            return;
+        }
+    }
+    stop("unknown option %s; known are --shape --tied --untied --seed --vocab --hidden "
+         "--intermediate --layers --heads --kv-heads --max-position",
+         option);
+}
+
+static void check_shape(const shape *s) {
+    if (s->hidden % s->heads != 0 || s->hidden / s->heads % 2 != 0) {
+        stop("--hidden %" PRId64 " is no even multiple of --heads %" PRId64, s->hidden, s->heads);
+    }
+    if (s->heads % s->kv_heads != 0) {
+        stop("--heads %" PRId64 " is no multiple of --kv-heads %" PRId64, s->heads, s->kv_heads);
+    }
+    if (s->vocab < 256) {
+        stop("--vocab %" PRId64 ": at least 256, one token a byte", s->vocab);
+    }
+}
+
 int main(int argc, char **argv) {
     shape s = shapes[0];
     const char *directory = NULL;
@@ -292,26 +378,20 @@ int main(int argc, char **argv) {
         const char *option = argv[i];
         if (option[0] != '-') {
             directory = option;
-            continue;
-        }
-        if (++i == argc) {
+        } else if (strcmp(option, "--tied") == 0 || strcmp(option, "--untied") == 0) {
+            s.is_tied = strcmp(option, "--tied") == 0;
+        } else if (++i == argc) {
             stop("%s needs a value", option);
-        }
-        if (strcmp(option, "--shape") == 0) {
-            s = find_shape(argv[i]);
-        } else if (strcmp(option, "--layers") == 0) {
-            s.layers = number(option, argv[i]);
-        } else if (strcmp(option, "--vocab") == 0) {
-            s.vocab = number(option, argv[i]);
-        } else if (strcmp(option, "--seed") == 0) {
-            seed = (uint64_t)number(option, argv[i]);
         } else {
-            stop("unknown option %s; known are --shape --layers --vocab --seed", option);
+            set_option(&s, &seed, option, argv[i]);
         }
     }
     if (!directory) {
-        stop("usage: make-checkpoint DIR [--shape NAME] [--layers N] [--vocab N] [--seed N]");
+        stop("usage: make-checkpoint DIR [--shape NAME] [--tied|--untied] [--layers N] [--vocab N] "
+             "[--hidden N] [--intermediate N] [--heads N] [--kv-heads N] [--max-position N] "
+             "[--seed N]");
     }
+    check_shape(&s);
     if (mkdir(directory, 0777) != 0 && errno != EEXIST) {
         stop("%s: %s", directory, strerror(errno));
     }

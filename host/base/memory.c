@@ -12,7 +12,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define LAZY_BYTES ((size_t)1 << 20)
+#include "base/cgroup.h"
+
+#define LAZY_BYTES   ((size_t)1 << 20)
+#define GROUPS       "/proc/self/cgroup"
+#define GROUPS_MOUNT "/sys/fs/cgroup"
 
 // Why writable globals: the heap is one per process, and so are its counters.
 static _Atomic uint64_t allocations;
@@ -91,11 +95,15 @@ uint64_t berth_memory_available(void) {
     if (file != NULL) {
         (void)fclose(file);
     }
-    return (uint64_t)kibibytes * 1024;
+    const uint64_t available = (uint64_t)kibibytes * 1024;
+    const uint64_t allowed = berth_cgroup_memory_read(GROUPS, GROUPS_MOUNT).available;
+    return allowed < available ? allowed : available;
 }
 
 uint64_t berth_memory_total(void) {
     const long pages = sysconf(_SC_PHYS_PAGES);
     const long page_bytes = sysconf(_SC_PAGESIZE);
-    return pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 0;
+    const uint64_t total = pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 0;
+    const uint64_t limit = berth_cgroup_memory_read(GROUPS, GROUPS_MOUNT).limit;
+    return limit < total ? limit : total;
 }

@@ -27,8 +27,9 @@ uint64_t berth_memory_allocations(void);
 // Returns what was left of the previous count: 0 means that it was reached or never armed.
 uint64_t berth_memory_fail_after(uint64_t n);
 
-// Bytes of the machine's memory that can be had without swapping, what the page cache would give
-// back included, and of all there is; 0 when it is not known. [any]
+// Bytes of memory that this process can have without swapping, what the page cache would give back
+// included, and of all there is: the machine's, or what a control group leaves of it. 0 when it is
+// not known. [any]
 uint64_t berth_memory_available(void);
 uint64_t berth_memory_total(void);
 

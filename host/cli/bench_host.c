@@ -3,13 +3,13 @@
 // where there is a floor (the same files only read, the same calls without a plan) that is measured
 // beside it in turns.
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "cli/bench.h"
+#include "cli/bench_report.h"
 #include "cli/cli_private.h"
 
 #define SAMPLES          101
@@ -28,20 +28,8 @@ typedef struct bench_case {
     berth_status (*open)(berth_bench *bench);
     sample_fn sample;
     sample_fn floor; // NULL: nothing is known to be the least
+    const char *floor_is;
 } bench_case;
-
-typedef struct figures {
-    double median;
-    double p10;
-    double p90;
-} figures;
-
-typedef struct bench_result {
-    const bench_case *one; // NULL: not asked for
-    figures value;
-    figures floor;
-    double share; // floor ÷ value, NaN without a floor
-} bench_result;
 
 // ---- discovery ----------------------------------------------------------------------------------
 
@@ -176,7 +164,8 @@ static berth_status call_plain(berth_bench *bench, uint64_t *out_ns) {
 
 static const bench_case cases[] = {
     CASE(.name = "discover_16", .unit = "us", .divisor = NS_PER_US,
-         .open = berth_bench_write_manifests, .sample = scan, .floor = only_read),
+         .open = berth_bench_write_manifests, .sample = scan, .floor = only_read,
+         .floor_is = "the files only read"),
     CASE(.name = "register_64", .unit = "us", .divisor = NS_PER_US, .sample = register_ops),
     CASE(.name = "seal_1000", .unit = "us", .divisor = NS_PER_US, .sample = seal),
     CASE(.name = "select_14", .unit = "us", .divisor = NS_PER_US, .open = open_platforms,
@@ -184,132 +173,72 @@ static const bench_case cases[] = {
     CASE(.name = "bind_1000", .unit = "us", .divisor = NS_PER_US, .open = berth_bench_build_graph,
          .sample = bind),
     CASE(.name = "bound_call", .unit = "ns", .divisor = (double)CALL_RUNS * BERTH_BENCH_SITES,
-         .open = open_plan, .sample = call_bound, .floor = call_plain),
+         .open = open_plan, .sample = call_bound, .floor = call_plain,
+         .floor_is = "calls through a pointer"),
 };
 
 // ---- timing -------------------------------------------------------------------------------------
 
-static int compare(const void *a, const void *b) {
-    const uint64_t left = *(const uint64_t *)a;
-    const uint64_t right = *(const uint64_t *)b;
-    return left < right ? -1 : left > right;
-}
-
-static figures figures_of(uint64_t *samples, double divisor) {
-    const size_t tenth = SAMPLES / 10;
-    const size_t middle = SAMPLES / 2;
-    qsort(samples, SAMPLES, sizeof *samples, compare);
-    return (figures){
-        .median = (double)samples[middle] / divisor,
-        .p10 = (double)samples[tenth] / divisor,
-        .p90 = (double)samples[SAMPLES - 1 - tenth] / divisor,
-    };
+static double quantile(double *samples, const bench_case *one, double share) {
+    return berth_bench_quantile(samples, SAMPLES, share) / one->divisor;
 }
 
 // Both sides in turns, so that whatever disturbs the machine disturbs them alike.
-static berth_status time_case(berth_bench *bench, const bench_case *one, bench_result *out) {
-    uint64_t values[SAMPLES];
-    uint64_t floors[SAMPLES] = {0};
-    uint64_t warm = 0;
+static berth_status time_case(berth_bench *bench, const bench_case *one, berth_bench_row *out) {
+    double values[SAMPLES];
+    double floors[SAMPLES];
+    uint64_t ns = 0;
     BERTH_TRY(one->open ? one->open(bench) : BERTH_OK);
-    BERTH_TRY(one->sample(bench, &warm));
+    BERTH_TRY(one->sample(bench, &ns));
     for (size_t i = 0; i < SAMPLES; ++i) {
-        BERTH_TRY(one->sample(bench, &values[i]));
-        if (one->floor) {
-            BERTH_TRY(one->floor(bench, &floors[i]));
-        }
+        BERTH_TRY(one->sample(bench, &ns));
+        values[i] = (double)ns;
+        BERTH_TRY(one->floor ? one->floor(bench, &ns) : BERTH_OK);
+        floors[i] = (double)ns;
     }
-    out->one = one;
-    out->value = figures_of(values, one->divisor);
-    out->floor = figures_of(floors, one->divisor);
-    out->share = one->floor ? out->floor.median / out->value.median : (double)NAN;
+    const double value = quantile(values, one, 0.5);
+    const double floor = one->floor ? quantile(floors, one, 0.5) : (double)NAN;
+    *out = (berth_bench_row){
+        .name = one->name,
+        .threads = 1,
+        .value = value,
+        .unit = one->unit,
+        .ceiling = floor,
+        .share = floor / value,
+        .p10 = quantile(values, one, 0.1),
+        .p90 = quantile(values, one, 0.9),
+        .times_one = (double)NAN,
+        .note = one->floor_is,
+    };
     return BERTH_OK;
-}
-
-// ---- output -------------------------------------------------------------------------------------
-
-static void put_row(berth_json_writer *json, const bench_result *result) {
-    berth_json_begin_object(json);
-    berth_cli_put(json, "case", result->one->name);
-    berth_cli_put_u64(json, "threads", 1);
-    berth_cli_put_f64(json, "value", result->value.median);
-    berth_cli_put(json, "unit", result->one->unit);
-    berth_cli_put_f64(json, "ceiling", result->one->floor ? result->floor.median : (double)NAN);
-    berth_cli_put_f64(json, "share", result->share);
-    berth_cli_put_f64(json, "p10", result->value.p10);
-    berth_cli_put_f64(json, "p90", result->value.p90);
-    berth_json_end_object(json);
-}
-
-static void print_json(berth_session *session, const bench_result *results) {
-    berth_json_writer json;
-    berth_session_json(session, &json);
-    berth_json_begin_array(&json);
-    for (size_t i = 0; i < BERTH_COUNT(cases); ++i) {
-        if (results[i].one) {
-            put_row(&json, &results[i]);
-        }
-    }
-    berth_json_end_array(&json);
-    berth_session_json_end(session);
-}
-
-static void add_number(berth_listing *listing, double value) {
-    if (isnan(value)) {
-        berth_listing_add(listing, NULL);
-    } else {
-        berth_listing_add_format(listing, "%.3f", value);
-    }
-}
-
-static berth_status print_table(berth_session *session, const bench_result *results) {
-    static const char *const headings[] = {"case",    "threads", "value", "unit",
-                                           "ceiling", "share",   "p10",   "p90"};
-    berth_listing listing;
-    berth_listing_begin(&listing, session, headings, BERTH_COUNT(headings));
-    for (size_t i = 0; i < BERTH_COUNT(cases); ++i) {
-        const bench_result *result = &results[i];
-        if (result->one) {
-            berth_listing_add(&listing, result->one->name);
-            berth_listing_add(&listing, "1");
-            add_number(&listing, result->value.median);
-            berth_listing_add(&listing, result->one->unit);
-            add_number(&listing, result->one->floor ? result->floor.median : (double)NAN);
-            add_number(&listing, result->share);
-            add_number(&listing, result->value.p10);
-            add_number(&listing, result->value.p90);
-        }
-    }
-    return berth_listing_end(&listing);
 }
 
 // ---- the command --------------------------------------------------------------------------------
 
-static berth_status time_all(berth_bench *bench, bench_result *results) {
+static berth_status time_all(berth_bench *bench, berth_bench_row *rows, size_t *out_count) {
     const char *wanted = berth_session_argument(bench->session, 0);
     for (size_t i = 0; i < BERTH_COUNT(cases); ++i) {
         if (!wanted || strstr(cases[i].name, wanted)) {
-            BERTH_TRY_NOTE(time_case(bench, &cases[i], &results[i]), "timing %s", cases[i].name);
+            BERTH_TRY_NOTE(time_case(bench, &cases[i], &rows[*out_count]), "timing %s",
+                           cases[i].name);
+            ++*out_count;
         }
     }
     return BERTH_OK;
 }
 
 static berth_status run(berth_session *session) {
-    bench_result results[BERTH_COUNT(cases)] = {{.one = NULL}};
+    berth_bench_row rows[BERTH_COUNT(cases)];
+    size_t count = 0;
     berth_bench bench;
     session->stage = BERTH_STAGE_STEP;
     berth_status status = berth_bench_open(session, &bench);
     if (status == BERTH_OK) {
-        status = time_all(&bench, results);
+        status = time_all(&bench, rows, &count);
     }
     berth_bench_close(&bench);
     BERTH_TRY(status);
-    if (!session->config.is_json) {
-        return print_table(session, results);
-    }
-    print_json(session, results);
-    return BERTH_OK;
+    return berth_bench_print(session, rows, count);
 }
 
 const berth_command berth_command_bench_host = {
@@ -320,9 +249,9 @@ const berth_command berth_command_bench_host = {
         "Cases: discovery of 16 manifests, registration of 64 ops, sealing of 1,000 entries,\n"
         "selection among 14 platforms, binding of 1,000 op sites, the call through a bound op.\n"
         "The ceiling is what the same work costs without the host: reading the files, calling\n"
-        "through a pointer. --json prints an array of {case, threads, value, unit, ceiling, "
-        "share,\n"
-        "p10, p90}; value is the median, ceiling and share are null where nothing bounds a case.",
+        "through a pointer. --json prints an array of {case, threads, value, unit, ceiling,\n"
+        "share, p10, p90, times_one, note}; value is the median, ceiling and share are null where\n"
+        "nothing bounds a case.",
     .bit = BERTH_COMMAND_BENCH,
     .max_arguments = 1,
     .needs = BERTH_STAGE_CONFIG,

@@ -74,6 +74,7 @@ struct berth_session {
     char *const *argv;
     berth_stage needs; // the command's, unless its prepare asks for less
     berth_stage stage; // under way
+    berth_stage next;  // the first one of the flow that is not open
     berth_arena *arena;
     berth_config config;
     berth_tokenizer *tokenizer; // of commands that need one, opened by their prepare
@@ -88,6 +89,10 @@ struct berth_session {
     bool is_interrupted;      // the answer is not all of it: exit status 128 + the signal
     berth_stage failed_stage; // of what a command could do without, while `failure` is not empty
     berth_status_report failure;
+    // The flow, from main, for a command that goes through it more than once: opens what is not
+    // open yet, the stage given included; closes everything and forgets the configuration.
+    berth_status (*open_until)(berth_session *session, berth_stage last);
+    berth_status (*begin_again)(berth_session *session);
 };
 
 // The command that argv asks for; sets session->command, argc and argv. INVALID_ARGUMENT for an

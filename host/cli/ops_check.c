@@ -110,12 +110,21 @@ static berth_status compute_all(berth_check_case *at) {
                             at->derived_count, count);
 }
 
-static berth_status check_case(report *all, file_report *file, berth_check_case *at) {
+static berth_status check_entry(report *all, file_report *file, berth_check_case *at) {
     if (compute_all(at) != BERTH_OK) {
         return keep_message(all, file, at->name);
     }
     BERTH_TRY(keep_who(all, file, at));
     return compare(all, file, at);
+}
+
+static berth_status check_case(report *all, file_report *file, berth_check_case *at) {
+    BERTH_TRY(check_entry(all, file, at));
+    for (const char *const *entry = at->row->entries; *entry; ++entry) {
+        at->op = *entry;
+        BERTH_TRY(check_entry(all, file, at));
+    }
+    return BERTH_OK;
 }
 
 // ---- one file -----------------------------------------------------------------------------------
@@ -185,6 +194,11 @@ static bool is_asked_for(const berth_session *session, const char *name) {
     }
     const berth_op_entry *op = berth_registry_find_op(session->registry, wanted);
     const char *id = row.op ? row.op : name;
+    for (const char *const *entry = row.entries; op && *entry; ++entry) {
+        if (strcmp(op->op.name, *entry) == 0) {
+            return true;
+        }
+    }
     return op && !row.layer && !row.is_class_op && !row.is_class_layer &&
            strcmp(op->op.name, id) == 0;
 }

@@ -105,11 +105,12 @@ typedef struct berth_check_implied {
 // a layer's row lists every attribute, renamed or not.
 struct berth_check_row {
     const char *file;
-    const char *op;      // NULL: the op named as the file
-    const char *layer;   // the class of a layer, in place of an op
-    bool is_class_op;    // the op is the one of the case's class
-    bool is_class_layer; // the layer is the one of the case's class
-    const char *absent;  // the reason why there is nothing to run
+    const char *op;         // NULL: the op named as the file
+    const char *layer;      // the class of a layer, in place of an op
+    bool is_class_op;       // the op is the one of the case's class
+    bool is_class_layer;    // the layer is the one of the case's class
+    const char *absent;     // the reason why there is nothing to run
+    const char *entries[4]; // further ops that must compute the same from the same, ends with NULL
     berth_check_rename inputs[BERTH_CHECK_NAMES];
     berth_check_rename attributes[BERTH_CHECK_NAMES];
     berth_check_implied implied[BERTH_CHECK_NAMES];

@@ -169,6 +169,13 @@ static uint64_t output_count_of(const berth_check_row *row) {
     return count > 0 ? count : 1;
 }
 
+// Slots of the states per sequence, as many as the case's have.
+static int64_t slots_of(berth_check_run *run) {
+    const char *name = run->at->row->states[0];
+    const berth_check_tensor *state = name ? berth_check_input(run->at, name) : NULL;
+    return state && state->ndim > 0 ? state->shape[0] : 0;
+}
+
 berth_status berth_check_layer_build(berth_check_run *run) {
     const berth_check_case *at = run->at;
     const berth_stored_tensor *weights[BERTH_CHECK_TENSORS];
@@ -192,6 +199,7 @@ berth_status berth_check_layer_build(berth_check_run *run) {
         .tensor_count = weight_count,
         .weight_rules = at->row->weight_rules,
         .weight_rule_count = at->row->weight_rule_count,
+        .state_slots = slots_of(run),
         .feed = feed,
         .context = run,
     };

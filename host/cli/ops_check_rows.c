@@ -28,6 +28,10 @@ berth_check_row berth_check_row_of(const char *file) {
 
 const berth_check_row berth_check_rows[] = {
     ROW(.file = "dual_chunk_rotary_embedding", .run = berth_check_dual_chunk),
+    ROW(.file = "conv2d", .implied = NAMES(IMPLIED_CHANNELS), .prepare = berth_check_convolution),
+    ROW(.file = "conv3d", .implied = NAMES(IMPLIED_CHANNELS), .prepare = berth_check_convolution),
+    ROW(.file = "fused_moe",
+        .entries = NAMES("unquantized_fused_moe", "modular_fused_moe", "transformers_fused_moe")),
     ROW(.file = "fused_rms_norm_gated",
         .implied = NAMES(IMPLIED_WIDTH, {"elementwise_affine", "weight", BERTH_CHECK_PRESENT})),
     ROW(.file = "gelu_and_mul_sparse", .run = berth_check_sparse),
@@ -39,15 +43,12 @@ const berth_check_row berth_check_rows[] = {
         .inputs = NAMES({"loaded_weight", "weight"}),
         .attributes =
             NAMES({"input_size", "input_size"}, {"output_size", "output_size"}, {"bias", "bias"})),
+    ROW(.file = "mhc", .is_class_op = true),
     ROW(.file = "minimax_text01_rmsnorm_tp", .implied = NAMES(IMPLIED_WIDTH)),
     ROW(.file = "mla", .implied = NAMES({"num_heads", "query", 1}, {"kv_lora_rank", "c_kv", 1},
                                         {"qk_rope_head_dim", "k_pe", 1})),
     ROW(.file = "mla_decode",
         .implied = NAMES({"num_heads", "query", 1}, {"block_size", "kv_cache", 1})),
-    ROW(.file = "conv2d", .implied = NAMES(IMPLIED_CHANNELS), .prepare = berth_check_convolution),
-    ROW(.file = "conv3d", .implied = NAMES(IMPLIED_CHANNELS), .prepare = berth_check_convolution),
-    ROW(.file = "gemma_rms_norm", .implied = NAMES(IMPLIED_WIDTH)),
-    ROW(.file = "mhc", .is_class_op = true),
     ROW(.file = "paged_attention",
         .implied = NAMES({"num_heads", "query", 1}, {"num_kv_heads", "key_cache", 2},
                          {"head_size", "query", 2}, {"block_size", "key_cache", 1})),

@@ -40,6 +40,7 @@ struct berth_config {
     int32_t dtype; // index into berth_config_dtypes: auto, float32, bfloat16, float16
     berth_option_list custom_ops; // items: all, none, +op, -op
     bool allow_fallback;
+    bool enforce_eager;              // no step is recorded
     bool enable_prefix_caching;      // KV blocks are used again for prompts that begin alike
     berth_option_list fallback_ops;  // ops that may be bounced without --allow-fallback
     int64_t threads;                 // 0: all cores of the affinity mask

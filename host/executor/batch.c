@@ -17,12 +17,17 @@ static size_t group_count(const berth_plan *plan) {
         const size_t group = plan->request.kv_caches[i].group;
         count = group + 1 > count ? group + 1 : count;
     }
+    // An op with states may look at the batch without a cache of the model's being declared.
+    for (size_t i = 0; count == 0 && i < plan->bindings.count; ++i) {
+        count = plan->bindings.data[i]->op->op.state_count > 0;
+    }
     return count;
 }
 
 // The smallest blocks of a group give its longest table.
 static uint64_t table_width(const berth_plan *plan, size_t group) {
-    uint64_t width = 1;
+    // Blocks of one token where nobody says how large they are.
+    uint64_t width = plan->request.kv_cache_count > 0 ? 1 : (uint64_t)plan->request.max_seq_len;
     for (size_t i = 0; i < plan->request.kv_cache_count; ++i) {
         const berth_kv_cache_spec *cache = &plan->request.kv_caches[i];
         const int64_t blocks =
@@ -68,6 +73,9 @@ static berth_status alloc_arrays(berth_plan *plan, size_t count) {
     for (size_t i = 0; i < count; ++i) {
         batch->tensors[i].data = batch->buffer.base;
     }
+    void *staging = NULL;
+    BERTH_TRY_NOTE(berth_runtime_alloc_host(plan->runtime, bytes, &staging), "the batch");
+    batch->staging = staging;
     return BERTH_OK;
 }
 
@@ -100,7 +108,8 @@ static berth_status find_inputs(berth_plan *plan) {
         }
         if (storage->space == BERTH_SPACE_DEVICE && !plan->is_host) {
             operand->tensor.data = plan->device_batch.buffer.base;
-            storage->offset = plan->device_batch.tensors[array].byte_offset;
+            BERTH_TRY(berth_array_push(&plan->device_inputs,
+                                       (berth_plan_input){.operand = operand, .array = array}));
         } else {
             BERTH_TRY(berth_array_push(&plan->inputs,
                                        (berth_plan_input){.operand = operand, .array = array}));
@@ -170,50 +179,90 @@ static uint64_t span(const berth_tensor *tensor) {
     return berth_dtype_bytes(tensor->dtype, (uint64_t)last + 1);
 }
 
-// The device's array gets the shape and strides that the host's has in this step.
-static berth_status upload(berth_plan *plan, size_t index, const berth_tensor *from) {
-    berth_tensor *to = &plan->device_batch.tensors[index];
-    const uint64_t bytes = span(from);
-    if (bytes > plan->device_batch.capacities[index]) {
-        return BERTH_FAIL(
-            INVALID_ARGUMENT, "array %zu of the batch has %llu bytes, at most %llu fit", index,
-            (unsigned long long)bytes, (unsigned long long)plan->device_batch.capacities[index]);
-    }
-    to->ndim = from->ndim;
-    to->dtype = from->dtype;
-    to->shape = from->shape;
-    to->strides = from->strides;
-    return bytes == 0
-               ? BERTH_OK
-               : berth_runtime_upload(plan->runtime, plan->device_batch.buffer, to->byte_offset,
-                                      (const char *)from->data + from->byte_offset, bytes);
+// The array of the device's batch with that index in host memory.
+static const berth_tensor *source_of(const berth_plan *plan, const berth_batch_view *view,
+                                     size_t index) {
+    const size_t groups = plan->device_batch.group_count;
+    return index < BERTH_BATCH_ARRAYS            ? host_array(view, index)
+           : index < BERTH_BATCH_ARRAYS + groups ? view->block_tables[index - BERTH_BATCH_ARRAYS]
+                                                 : view->slot_mappings[index - BERTH_BATCH_ARRAYS -
+                                                                       groups];
 }
 
-static berth_status upload_all(berth_plan *plan, const berth_batch_view *view) {
-    const size_t groups = plan->device_batch.group_count;
-    for (size_t i = 0; i < BERTH_BATCH_ARRAYS; ++i) {
-        BERTH_TRY(upload(plan, i, host_array(view, i)));
+// One array behind the other; each gets the shape and strides that the host's has in this step.
+// *out_has_moved: one lies elsewhere than in the last step.
+static berth_status pack_arrays(berth_plan *plan, const berth_batch_view *view,
+                                bool *out_has_moved) {
+    berth_device_batch *batch = &plan->device_batch;
+    const uint64_t alignment = berth_runtime_alignment(plan->runtime);
+    batch->used = 0;
+    for (size_t i = 0; i < BERTH_BATCH_ARRAYS + 2 * batch->group_count; ++i) {
+        const berth_tensor *from = source_of(plan, view, i);
+        berth_tensor *to = &batch->tensors[i];
+        const uint64_t bytes = span(from);
+        if (bytes > batch->capacities[i]) {
+            return BERTH_FAIL(INVALID_ARGUMENT,
+                              "array %zu of the batch has %llu bytes, at most %llu fit", i,
+                              (unsigned long long)bytes, (unsigned long long)batch->capacities[i]);
+        }
+        *out_has_moved = *out_has_moved || to->byte_offset != batch->used;
+        to->byte_offset = batch->used;
+        to->ndim = from->ndim;
+        to->dtype = from->dtype;
+        to->shape = from->shape;
+        to->strides = from->strides;
+        batch->used += (bytes + alignment - 1) / alignment * alignment;
     }
-    for (size_t i = 0; i < groups; ++i) {
-        BERTH_TRY(upload(plan, BERTH_BATCH_ARRAYS + i, view->block_tables[i]));
-        BERTH_TRY(upload(plan, BERTH_BATCH_ARRAYS + groups + i, view->slot_mappings[i]));
+    for (size_t i = 0; *out_has_moved && i < plan->device_inputs.count; ++i) {
+        const berth_plan_input *input = &plan->device_inputs.data[i];
+        plan->storages.data[input->operand->storage].offset =
+            batch->tensors[input->array].byte_offset;
     }
     return BERTH_OK;
 }
 
-berth_status berth_batch_begin(berth_plan *plan, const berth_batch *batch) {
-    BERTH_TRY(check_batch(plan, batch));
-    plan->batch = *batch;
-    plan->batch.device = plan->is_host ? batch->host : &plan->device_batch.view;
-    if (plan->tokens != batch->token_count || plan->rows != batch->logits_row_count) {
-        berth_layout_update(plan, batch->token_count, batch->logits_row_count);
-        berth_plan_activate(plan);
+static uint64_t settled(const berth_plan *plan) {
+    const berth_runtime_counters *counters = berth_runtime_counted(plan->runtime);
+    return counters->to_host + counters->waits;
+}
+
+// One copy for all arrays, which need not be done when the first forward is queued behind it.
+static berth_status send_arrays(berth_plan *plan, const berth_batch_view *view) {
+    berth_device_batch *batch = &plan->device_batch;
+    if (batch->is_staged && batch->staged_at == settled(plan)) {
+        BERTH_TRY(berth_runtime_wait(plan->runtime)); // the last step's copy may still read
     }
+    for (size_t i = 0; i < BERTH_BATCH_ARRAYS + 2 * batch->group_count; ++i) {
+        const berth_tensor *from = source_of(plan, view, i);
+        memcpy(batch->staging + batch->tensors[i].byte_offset,
+               (const char *)from->data + from->byte_offset, span(from));
+    }
+    batch->is_staged = true;
+    batch->staged_at = settled(plan);
+    return berth_runtime_queue(plan->runtime, batch->buffer, 0, batch->staging, batch->used);
+}
+
+static void point_inputs(berth_plan *plan, const berth_batch_view *view) {
     for (size_t i = 0; i < plan->inputs.count; ++i) {
         berth_operand *operand = plan->inputs.data[i].operand;
-        const berth_tensor *array = host_array(batch->host, plan->inputs.data[i].array);
+        const berth_tensor *array = host_array(view, plan->inputs.data[i].array);
         operand->tensor.data = array->data;
         operand->tensor.byte_offset = array->byte_offset;
     }
-    return plan->is_host ? BERTH_OK : upload_all(plan, batch->host);
+}
+
+berth_status berth_batch_begin(berth_plan *plan, const berth_batch *batch) {
+    bool has_moved = false;
+    BERTH_TRY(check_batch(plan, batch));
+    plan->batch = *batch;
+    plan->batch.device = plan->is_host ? batch->host : &plan->device_batch.view;
+    if (!plan->is_host) {
+        BERTH_TRY(pack_arrays(plan, batch->host, &has_moved));
+    }
+    if (has_moved || plan->tokens != batch->token_count || plan->rows != batch->logits_row_count) {
+        berth_layout_update(plan, batch->token_count, batch->logits_row_count);
+        berth_plan_activate(plan);
+    }
+    point_inputs(plan, batch->host);
+    return plan->is_host ? BERTH_OK : send_arrays(plan, batch->host);
 }

@@ -195,9 +195,12 @@ berth_status berth_backend_shape(const berth_plan *plan, const berth_binding *bi
         return own_shape(plan, binding, state, num_blocks, out_shape);
     }
     const berth_kv_cache_spec *cache = berth_plan_cache(plan, binding->site.layer);
+    const bool is_latent = cache->is_latent != 0;
     *out_shape = (berth_cache_shape){
-        .extents = {num_blocks, cache->block_size, cache->num_kv_heads, cache->head_size},
-        .ndim = 4,
+        .extents = {num_blocks, cache->block_size,
+                    is_latent ? cache->head_size : cache->num_kv_heads,
+                    is_latent ? 1 : cache->head_size},
+        .ndim = is_latent ? 3 : 4,
     };
     return BERTH_OK;
 }

@@ -101,9 +101,19 @@ BERTH_MUST_CHECK berth_status berth_plan_read_state(berth_plan *plan, const char
 // Runs all nodes on the batch: `batch->host` is set, the plan provides device copies. Results stay
 // in the plan's memory until the next run.
 BERTH_MUST_CHECK berth_status berth_plan_run(berth_plan *plan, const berth_batch *batch);
+// From now on every run notes how long each site takes, and waits for the device after each; or no
+// longer. It costs nothing while it is off.
+void berth_plan_set_timed(berth_plan *plan, bool is_timed);
+// Nanoseconds of a site in the last timed run; a copy that the plan had to make for it is not its
+// own.
+uint64_t berth_plan_site_ns(const berth_plan *plan, size_t index);
 // An output of the last run as host memory (copied there if it was not): shape [rows, …], f32.
 BERTH_MUST_CHECK berth_status berth_plan_output(berth_plan *plan, const char *name,
                                                 const berth_tensor **out_tensor);
+// Whether the platform picks the largest of each row of the output 'logits' in the same run, and
+// which those were in the last one: [rows], -1 where no logit of the row is finite.
+bool berth_plan_chooses(const berth_plan *plan);
+BERTH_MUST_CHECK berth_status berth_plan_choices(berth_plan *plan, const int32_t **out_ids);
 void berth_plan_destroy(berth_plan *plan);
 
 #endif

@@ -193,6 +193,7 @@ void berth_layout_update(berth_plan *plan, int64_t tokens, int64_t rows) {
     for (size_t i = 0; i < plan->operands.count; ++i) {
         update_operand(plan, plan->operands.data[i]);
     }
+    berth_choice_update(plan, rows);
     plan->tokens = tokens;
     plan->rows = rows;
 }

@@ -136,6 +136,7 @@ static berth_status build(berth_plan *plan) {
     BERTH_TRY(bind_nodes(plan));
     BERTH_TRY(berth_place(plan));
     BERTH_TRY(judge_fallbacks(plan));
+    BERTH_TRY(berth_choice_place(plan));
     return berth_plan_write_notes(plan);
 }
 
@@ -242,6 +243,8 @@ berth_status berth_plan_ready(berth_plan *plan) {
     BERTH_TRY(berth_blocks_create(plan));
     BERTH_TRY(berth_device_batch_create(plan));
     BERTH_TRY(berth_states_create(plan));
+    BERTH_TRY(berth_choice_create(plan));
+    BERTH_TRY(berth_recordings_create(plan));
     plan->is_ready = true;
     BERTH_INFO("executor", "plans %zu steps for %zu ops in %llu bytes of activations",
                plan->steps.count, plan->bindings.count,
@@ -269,6 +272,7 @@ void berth_plan_destroy(berth_plan *plan) {
     if (plan == NULL) {
         return;
     }
+    berth_recordings_drop(plan);
     for (size_t i = plan->bindings.count; i-- > 0;) {
         berth_impl_destroy(plan->bindings.data[i]);
     }
@@ -280,6 +284,7 @@ void berth_plan_destroy(berth_plan *plan) {
     berth_array_free(&plan->steps);
     berth_array_free(&plan->step_notes);
     berth_array_free(&plan->inputs);
+    berth_array_free(&plan->device_inputs);
     berth_arena_destroy(plan->arena);
     berth_free(plan);
 }

@@ -34,6 +34,7 @@ typedef struct berth_binding {
     void *self;
     bool is_created; // `self` came from the implementation's create
     bool is_wished;  // native by the user's own -op or none
+    uint64_t ns;     // of the last timed run
 } berth_binding;
 
 // ---- layouts ------------------------------------------------------------------------------------
@@ -151,15 +152,39 @@ typedef struct berth_plan_input {
     size_t array; // index, see BERTH_BATCH_ARRAYS
 } berth_plan_input;
 
-// The batch's arrays in device memory: one buffer, a tensor per array, two per cache group.
+// The batch's arrays in device memory: one buffer, a tensor per array, two per cache group. They
+// are packed for each step, so that one copy brings all of them; where they lie depends on their
+// sizes alone.
 typedef struct berth_device_batch {
     berth_buffer buffer;
+    unsigned char *staging; // host memory of the same size; owned
+    uint64_t used;          // bytes of this step
+    uint64_t staged_at;     // downloads and waits before the copy under way
+    bool is_staged;         // a copy may be under way
     size_t group_count;
     berth_tensor *tensors;         // [BERTH_BATCH_ARRAYS + 2 * group_count]
     uint64_t *capacities;          // bytes, beside them
     const berth_tensor **pointers; // to the tables and mappings
     berth_batch_view view;
 } berth_device_batch;
+
+// ---- recordings ---------------------------------------------------------------------------------
+
+// A step of one token of each of so many sequences, recorded.
+typedef struct berth_recording {
+    void *graph;   // NULL: not yet
+    uint64_t used; // bytes of the batch that it is for
+    bool is_seen;  // has run once: what is made at the first call is there
+} berth_recording;
+
+#define BERTH_RECORDED_SEQUENCES 512 // at most
+
+// The greedy choice behind the logits.
+typedef struct berth_plan_choice {
+    berth_operand *logits;
+    berth_operand *ids; // i32 [rows]; NULL: the platform does not choose
+    int32_t *memory;    // host copy; owned
+} berth_plan_choice;
 
 // ---- the plan -----------------------------------------------------------------------------------
 
@@ -191,7 +216,11 @@ struct berth_plan {
     bool is_unsettled; // while planning: a step that may still run stands before
 
     berth_plan_result *results; // [graph->output_count]
-    berth_array(berth_plan_input) inputs;
+    berth_array(berth_plan_input) inputs;        // in host memory
+    berth_array(berth_plan_input) device_inputs; // in the device's batch
+    berth_plan_choice choice;
+    berth_recording *recordings; // [recording_count], of one sequence and more
+    int64_t recording_count;     // 0: nothing is recorded
     berth_buffer device_block;
     void *host_block;
     uint64_t block_bytes[BERTH_SPACE_COUNT];
@@ -200,6 +229,7 @@ struct berth_plan {
     berth_batch batch; // what calls see
     int64_t tokens;    // that the extents are for; 0: none
     int64_t rows;
+    bool is_timed;
     bool is_ready;
     bool needs_cache; // until berth_plan_set_cache
 };

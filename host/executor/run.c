@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/convert.h"
 #include "base/frame.h"
 
@@ -64,14 +65,67 @@ static berth_status run_steps(const berth_plan *plan) {
     return berth_plugin_leave(BERTH_OK);
 }
 
+static berth_status run_timed(const berth_plan *plan) {
+    for (size_t i = 0; i < plan->active_count; ++i) {
+        const berth_step *step = &plan->active[i];
+        berth_binding *binding = plan->active_notes[i]->binding;
+        const uint64_t start = berth_clock_ns();
+        berth_status status = step->forward(step->self, step->args);
+        if (status == BERTH_OK) {
+            status = berth_runtime_wait(plan->runtime);
+        }
+        if (status != BERTH_OK) {
+            return explain(plan, i, status);
+        }
+        if (binding) {
+            binding->ns = berth_clock_ns() - start;
+        }
+    }
+    return berth_plugin_leave(BERTH_OK);
+}
+
+void berth_plan_set_timed(berth_plan *plan, bool is_timed) {
+    plan->is_timed = is_timed;
+}
+
+uint64_t berth_plan_site_ns(const berth_plan *plan, size_t index) {
+    return plan->bindings.data[index]->ns;
+}
+
+// Records at the second step of its kind and replays from then on.
+static berth_status run_recorded(berth_plan *plan, berth_recording *recording) {
+    if (recording->graph == NULL) {
+        BERTH_TRY(berth_runtime_record_begin(plan->runtime));
+        berth_plugin_enter(NULL, "forward");
+        const berth_status status = run_steps(plan);
+        void *graph = NULL;
+        const berth_status ended = berth_runtime_record_end(plan->runtime, &graph);
+        if (status != BERTH_OK || ended != BERTH_OK) {
+            berth_runtime_free_graph(plan->runtime, graph);
+            return status != BERTH_OK ? status : ended;
+        }
+        recording->graph = graph;
+        recording->used = plan->device_batch.used;
+    }
+    return berth_runtime_replay(plan->runtime, recording->graph);
+}
+
 berth_status berth_plan_run(berth_plan *plan, const berth_batch *batch) {
     if (!plan->is_ready || plan->needs_cache) {
         return BERTH_FAIL(WRONG_STATE, "a plan runs after berth_plan_%s",
                           plan->is_ready ? "set_cache" : "ready");
     }
     BERTH_TRY(berth_batch_begin(plan, batch));
+    berth_recording *recording = berth_recording_find(plan);
+    if (recording != NULL && recording->is_seen && !plan->is_timed) {
+        return run_recorded(plan, recording);
+    }
     berth_plugin_enter(NULL, "forward");
-    return run_steps(plan);
+    BERTH_TRY(plan->is_timed ? run_timed(plan) : run_steps(plan));
+    if (recording != NULL) {
+        recording->is_seen = true;
+    }
+    return BERTH_OK;
 }
 
 // ---- results ------------------------------------------------------------------------------------

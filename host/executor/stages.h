@@ -108,6 +108,17 @@ void berth_blocks_destroy(berth_plan *plan);
 BERTH_MUST_CHECK berth_status berth_device_batch_create(berth_plan *plan);
 BERTH_MUST_CHECK berth_status berth_batch_begin(berth_plan *plan, const berth_batch *batch);
 
+// choice.c: a step behind all others that picks the largest logit of each row, if the platform can.
+BERTH_MUST_CHECK berth_status berth_choice_place(berth_plan *plan);
+BERTH_MUST_CHECK berth_status berth_choice_create(berth_plan *plan);
+void berth_choice_update(berth_plan *plan, int64_t rows);
+
+// record.c: room for recordings, if all steps can be recorded; the one for the batch that has just
+// begun, NULL when such a batch is not recorded; all gone, since memory has moved.
+BERTH_MUST_CHECK berth_status berth_recordings_create(berth_plan *plan);
+berth_recording *berth_recording_find(berth_plan *plan);
+void berth_recordings_drop(berth_plan *plan);
+
 // run.c: keeps the steps that have something to do for the current numbers.
 void berth_plan_activate(berth_plan *plan);
 

@@ -141,6 +141,7 @@ static berth_status create_caches(berth_plan *plan, int64_t num_blocks) {
 }
 
 static void free_caches(berth_plan *plan) {
+    berth_recordings_drop(plan);
     for (uint32_t i = 0; i < plan->storages.count; ++i) {
         if (plan->storages.data[i].kind == BERTH_STORAGE_CACHE) {
             berth_storage_free(plan, i);

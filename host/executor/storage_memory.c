@@ -73,7 +73,8 @@ static berth_status create_results(berth_plan *plan) {
             plan->storages.data[result->operand->storage].space == BERTH_SPACE_DEVICE;
         result->tensor = result->operand->tensor;
         if (is_on_device && !plan->is_host) {
-            BERTH_TRY(alloc_host(berth_value_bytes(plan, result->operand->value), &result->memory));
+            BERTH_TRY(berth_runtime_alloc_host(
+                plan->runtime, berth_value_bytes(plan, result->operand->value), &result->memory));
         }
         if (BERTH_DTYPE_BITS(result->tensor.dtype) == 16) {
             void *floats = NULL;
@@ -110,9 +111,11 @@ void berth_blocks_destroy(berth_plan *plan) {
         berth_free(plan->storages.data[i].memory);
     }
     for (size_t i = 0; plan->results != NULL && i < plan->graph->output_count; ++i) {
-        berth_free(plan->results[i].memory);
+        berth_runtime_free_host(plan->runtime, plan->results[i].memory);
         berth_free(plan->results[i].floats);
     }
+    berth_runtime_free_host(plan->runtime, plan->choice.memory);
+    berth_runtime_free_host(plan->runtime, plan->device_batch.staging);
     berth_runtime_free(plan->runtime, &plan->device_batch.buffer);
     berth_runtime_free(plan->runtime, &plan->device_block);
     berth_free(plan->host_block);

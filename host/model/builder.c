@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/convert.h"
+
 #include "model/building.h"
 
 #define MAX_DEPTH 32 // of layers inside layers
@@ -71,7 +73,7 @@ static void slot_describe(berth_builder *builder, const berth_model_description 
 static berth_status check_cache(const berth_building *building, const berth_kv_cache *cache) {
     if (cache->layer == NULL || !is_count(cache->num_heads) || !is_count(cache->num_kv_heads) ||
         !is_count(cache->head_size) || cache->num_heads % cache->num_kv_heads != 0 ||
-        cache->sliding_window < 0) {
+        cache->sliding_window < 0 || (cache->is_latent != 0 && cache->num_kv_heads != 1)) {
         return BERTH_FAIL(CORRUPT,
                           "layer '%s': no cache for %" PRId64 " heads over %" PRId64
                           " key heads of size %" PRId64 ", window %" PRId64,
@@ -87,15 +89,19 @@ static berth_status check_cache(const berth_building *building, const berth_kv_c
 static berth_status add_cache(berth_building *building, const berth_kv_cache *cache) {
     BERTH_TRY(check_cache(building, cache));
     // A state is one block; the executor allocates as many as there is memory for.
+    const bool is_latent = cache->is_latent != 0;
     const berth_value_type block = {
         .size = sizeof block,
         .dtype = building->activation,
-        .ndim = 3,
+        .ndim = is_latent ? 2 : 3,
         .dims = {BERTH_DIM_CONST(building->config->block_size),
-                 BERTH_DIM_CONST(cache->num_kv_heads), BERTH_DIM_CONST(cache->head_size)},
+                 BERTH_DIM_CONST(is_latent ? cache->head_size : cache->num_kv_heads),
+                 BERTH_DIM_CONST(is_latent ? 1 : cache->head_size)},
     };
-    berth_graph_state(building->graph, cache->layer, 0, &block); // keys
-    berth_graph_state(building->graph, cache->layer, 1, &block); // values
+    berth_graph_state(building->graph, cache->layer, 0, &block); // keys, or both in one
+    if (!is_latent) {
+        berth_graph_state(building->graph, cache->layer, 1, &block); // values
+    }
     const int64_t elements = berth_type_elements(&block, 0, 0);
     const char *layer = berth_arena_strdup(building->arena, cache->layer);
     if (layer == NULL) {
@@ -117,7 +123,8 @@ static berth_status add_cache(berth_building *building, const berth_kv_cache *ca
             .block_size = building->config->block_size,
             .sliding_window = cache->sliding_window,
             .dtype = building->activation,
-            .page_bytes = 2 * berth_dtype_bytes(block.dtype, (uint64_t)elements),
+            .is_latent = cache->is_latent,
+            .page_bytes = (is_latent ? 1 : 2) * berth_dtype_bytes(block.dtype, (uint64_t)elements),
         });
 }
 
@@ -126,6 +133,39 @@ static void slot_kv_cache(berth_builder *builder, const berth_kv_cache *cache) {
     if (!berth_graph_has_failed(building->graph)) {
         const berth_kv_cache own = READ(berth_kv_cache, cache);
         stop(building, add_cache(building, &own));
+    }
+}
+
+static berth_status add_state(berth_building *building, const berth_layer_state *state) {
+    const berth_dtype dtype = berth_dtype_find(berth_str_from(state->dtype));
+    if (state->layer == NULL || state->ndim + 1 > BERTH_MAX_DIMS || !berth_can_convert(dtype)) {
+        return BERTH_FAIL(CORRUPT, "layer '%s': no state of %" PRIu64 " dimensions of type '%s'",
+                          state->layer == NULL ? "" : state->layer, state->ndim, state->dtype);
+    }
+    if (building->state_slots < 1) {
+        return BERTH_FAIL(UNSUPPORTED,
+                          "layer '%s' keeps a state of every sequence, for which the engine has no "
+                          "slots",
+                          state->layer);
+    }
+    berth_value_type type = {
+        .size = sizeof type,
+        .dtype = dtype,
+        .ndim = (uint32_t)state->ndim + 1,
+        .dims = {BERTH_DIM_CONST(building->state_slots)},
+    };
+    for (uint64_t i = 0; i < state->ndim; ++i) {
+        type.dims[i + 1] = BERTH_DIM_CONST(state->shape[i]);
+    }
+    berth_graph_state(building->graph, state->layer, state->index, &type);
+    return BERTH_OK;
+}
+
+static void slot_state(berth_builder *builder, const berth_layer_state *state) {
+    berth_building *building = behind(builder);
+    if (!berth_graph_has_failed(building->graph)) {
+        const berth_layer_state own = READ(berth_layer_state, state);
+        stop(building, add_state(building, &own));
     }
 }
 
@@ -325,5 +365,6 @@ void berth_building_open(berth_building *building, const berth_json *config) {
         .intern = slot_intern,
         .fail = slot_fail,
         .has_failed = slot_has_failed,
+        .state = slot_state,
     };
 }

@@ -63,6 +63,7 @@ static berth_status create(const berth_layer_request *request, berth_checkpoint 
         .config = request->config,
         .activation = request->activation,
         .arena = build->arena,
+        .state_slots = request->state_slots,
     };
     BERTH_TRY(berth_parameters_create(checkpoint, &names, request->activation, build->arena,
                                       &building.parameters));

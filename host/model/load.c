@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input: a weight whose tensors were checked. Output: its resident bytes: shards put in their
 // places, numbers converted to the resident type.
+#include <string.h>
+
 #include "base/convert.h"
 #include "model/parameters.h"
 
@@ -37,11 +39,13 @@ static void load_piece(const berth_weight *weight, const struct berth_weight_pie
     const uint64_t to_bytes = BERTH_DTYPE_BITS(type->dtype) / 8;
     const uint64_t inner = product(type, piece->dim + 1, type->ndim);
     const uint64_t part = (uint64_t)piece->extent * inner; // contiguous in the tensor
+    const uint64_t stored = (uint64_t)piece->stored_extent * inner;
+    const uint64_t first = (uint64_t)piece->stored_offset * inner;
     const uint64_t row = product(type, piece->dim, type->ndim);
     const uint64_t rows = product(type, 0, piece->dim);
     destination += (uint64_t)piece->offset * inner * to_bytes;
     for (uint64_t i = 0; i < rows; ++i) {
-        load_part(tensor, i * part, part, type->dtype, destination + i * row * to_bytes);
+        load_part(tensor, first + i * stored, part, type->dtype, destination + i * row * to_bytes);
     }
 }
 
@@ -60,6 +64,9 @@ void berth_weight_drop(const berth_weight *weight) {
 }
 
 berth_status berth_weight_load(const berth_weight *weight, void *destination) {
+    if (weight->is_padded) {
+        memset(destination, 0, weight->bytes);
+    }
     for (size_t i = 0; i < weight->piece_count; ++i) {
         load_piece(weight, &weight->pieces[i], destination);
     }

@@ -85,6 +85,7 @@ typedef struct berth_weight {
     berth_value_type type; // resident: constant dims, dtype after conversion
     uint64_t bytes;        // resident
     bool is_vector;
+    bool is_padded; // its tensors leave rows, which are zero
     const struct berth_weight_piece *pieces; // one, or one per shard
     size_t piece_count;
 } berth_weight;
@@ -123,6 +124,7 @@ typedef struct berth_layer_request {
     size_t tensor_count;
     const berth_weight_rule *const *weight_rules; // as a model has them
     uint64_t weight_rule_count;
+    int64_t state_slots; // of states per sequence; 0: the layer may have none
     // Writes up to BERTH_MAX_INPUTS values; `inputs` is zeroed.
     void (*feed)(void *context, berth_graph_builder *graph, berth_value *inputs);
     void *context;

@@ -55,6 +55,64 @@ static berth_status wrong_shape(const berth_stored_tensor *tensor, const int64_t
     return status;
 }
 
+static bool is_within(int64_t offset, int64_t extent, int64_t whole) {
+    return offset >= 0 && offset <= whole && extent <= whole - offset;
+}
+
+// A shard as the host's own struct, whatever minor of the contract it comes from.
+static berth_shard shard_at(const berth_parameter *declared, uint64_t index) {
+    const berth_shard *given = declared->shards[index];
+    berth_shard own = {.size = sizeof own};
+    memcpy(&own, given, given->size < sizeof own ? given->size : sizeof own);
+    return own;
+}
+
+static berth_status check_shards(const berth_parameter *declared) {
+    const int64_t dim = declared->output_dim;
+    if (dim < 0 || (uint64_t)dim >= declared->ndim) {
+        return BERTH_FAIL(INTERNAL, "parameter '%s': shards without a dimension", declared->name);
+    }
+    int64_t covered = 0;
+    for (uint64_t i = 0; i < declared->shard_count; ++i) {
+        const berth_shard shard = shard_at(declared, i);
+        if (shard.offset != covered || shard.extent < 1 ||
+            shard.extent > declared->shape[dim] - covered) {
+            return BERTH_FAIL(INTERNAL, "parameter '%s': shard '%s' does not follow the one before",
+                              declared->name, shard.id);
+        }
+        if (shard.stored_extent > 0 &&
+            !is_within(shard.stored_offset, shard.extent, shard.stored_extent)) {
+            return BERTH_FAIL(INTERNAL, "parameter '%s': shard '%s' is no part of its tensor",
+                              declared->name, shard.id);
+        }
+        covered += shard.extent;
+    }
+    return covered == declared->shape[dim]
+               ? BERTH_OK
+               : BERTH_FAIL(INTERNAL, "parameter '%s': its shards leave a gap", declared->name);
+}
+
+static bool has_dim(const berth_parameter *declared, int64_t dim) {
+    return dim >= 0 && (uint64_t)dim < declared->ndim;
+}
+
+// That a rank's part is one along one dimension.
+static berth_status check_part(const berth_parameter *declared) {
+    const bool is_output = declared->stored_output_extent > 0;
+    const bool is_input = declared->stored_input_extent > 0;
+    const bool is_right =
+        (!is_output || (declared->shard_count == 0 && has_dim(declared, declared->output_dim) &&
+                        declared->stored_output_offset >= 0)) &&
+        (!is_input ||
+         (declared->shard_count == 0 && has_dim(declared, declared->input_dim) &&
+          is_within(declared->stored_input_offset, declared->shape[declared->input_dim],
+                    declared->stored_input_extent)));
+    return is_right && !(is_output && is_input)
+               ? BERTH_OK
+               : BERTH_FAIL(INTERNAL, "parameter '%s': a rank's part runs along one dimension",
+                            declared->name);
+}
+
 // What a layer or a quantization scheme must keep to; a violation is a defect of its plugin.
 static berth_status check_declaration(const berth_parameter *declared) {
     if (declared->name == NULL || declared->ndim > BERTH_MAX_DIMS) {
@@ -71,26 +129,8 @@ static berth_status check_declaration(const berth_parameter *declared) {
         }
         elements *= declared->shape[i];
     }
-    if (declared->shard_count == 0) {
-        return BERTH_OK;
-    }
-    const int64_t dim = declared->output_dim;
-    if (dim < 0 || (uint64_t)dim >= declared->ndim) {
-        return BERTH_FAIL(INTERNAL, "parameter '%s': shards without a dimension", declared->name);
-    }
-    int64_t covered = 0;
-    for (uint64_t i = 0; i < declared->shard_count; ++i) {
-        const berth_shard *shard = declared->shards[i];
-        if (shard->offset != covered || shard->extent < 1 ||
-            shard->extent > declared->shape[dim] - covered) {
-            return BERTH_FAIL(INTERNAL, "parameter '%s': shard '%s' does not follow the one before",
-                              declared->name, shard->id);
-        }
-        covered += shard->extent;
-    }
-    return covered == declared->shape[dim]
-               ? BERTH_OK
-               : BERTH_FAIL(INTERNAL, "parameter '%s': its shards leave a gap", declared->name);
+    BERTH_TRY(check_part(declared));
+    return declared->shard_count > 0 ? check_shards(declared) : BERTH_OK;
 }
 
 static berth_status check_piece(const berth_parameter *declared,
@@ -99,7 +139,7 @@ static berth_status check_piece(const berth_parameter *declared,
     int64_t wanted[BERTH_MAX_DIMS] = {0};
     bool is_same = tensor->ndim == declared->ndim;
     for (uint64_t i = 0; i < declared->ndim; ++i) {
-        wanted[i] = i == piece->dim ? piece->extent : declared->shape[i];
+        wanted[i] = i == piece->dim ? piece->stored_extent : declared->shape[i];
         is_same = is_same && tensor->shape[i] == wanted[i];
     }
     if (!is_same) {
@@ -133,22 +173,71 @@ static berth_status remember_missing(berth_parameters *parameters, const char *n
                         : berth_array_push(&parameters->missing, text);
 }
 
+// Rows of the checkpoint that all shards come from, before the shard `end`.
+static int64_t stored_rows(const berth_parameter *declared, uint64_t end) {
+    int64_t rows = 0;
+    for (uint64_t i = 0; i < end; ++i) {
+        const berth_shard shard = shard_at(declared, i);
+        rows += shard.stored_extent > 0 ? shard.stored_extent : shard.extent;
+    }
+    return rows;
+}
+
+static struct berth_weight_piece piece_of(const berth_parameter *declared, uint64_t index) {
+    const berth_shard shard = shard_at(declared, index);
+    return (struct berth_weight_piece){
+        .dim = (uint64_t)declared->output_dim,
+        .offset = shard.offset,
+        .extent = shard.extent,
+        .stored_offset = shard.stored_extent > 0 ? shard.stored_offset : 0,
+        .stored_extent = shard.stored_extent > 0 ? shard.stored_extent : shard.extent,
+    };
+}
+
+// The parts of a rank where all shards lie in one tensor, one behind the other.
+static berth_status split_whole(berth_parameters *parameters, const berth_parameter *declared,
+                                uint32_t whole, berth_weight *weight) {
+    for (uint64_t i = 0; i < declared->shard_count; ++i) {
+        struct berth_weight_piece piece = piece_of(declared, i);
+        piece.stored_offset += stored_rows(declared, i);
+        piece.stored_extent = stored_rows(declared, declared->shard_count);
+        BERTH_TRY(add_piece(parameters, declared, whole, piece, weight));
+    }
+    return BERTH_OK;
+}
+
+// The whole of a parameter, or a rank's part of it along one dimension.
+static struct berth_weight_piece whole_piece(const berth_parameter *declared) {
+    const bool is_output = declared->stored_output_extent > 0;
+    const bool is_input = declared->stored_input_extent > 0;
+    struct berth_weight_piece piece = {
+        .dim = is_output  ? (uint64_t)declared->output_dim
+               : is_input ? (uint64_t)declared->input_dim
+                          : 0,
+        .stored_offset = is_output  ? declared->stored_output_offset
+                         : is_input ? declared->stored_input_offset
+                                    : 0,
+    };
+    piece.extent = declared->ndim == 0 ? 1 : declared->shape[piece.dim];
+    piece.stored_extent = is_output  ? declared->stored_output_extent
+                          : is_input ? declared->stored_input_extent
+                                     : piece.extent;
+    const int64_t left = piece.stored_extent - piece.stored_offset;
+    piece.extent = left >= piece.extent ? piece.extent : left > 0 ? left : 0;
+    return piece;
+}
+
 static berth_status fill_shards(berth_parameters *parameters, const berth_parameter *declared,
                                 uint32_t first, berth_weight *weight) {
     for (uint64_t i = 0; i < declared->shard_count; ++i) {
-        const berth_shard *shard = declared->shards[i];
+        const char *id = declared->shards[i]->id;
         uint32_t index = BERTH_NO_SOURCE;
-        BERTH_TRY(berth_weight_names_find(&parameters->names, first, shard->id, &index));
+        BERTH_TRY(berth_weight_names_find(&parameters->names, first, id, &index));
         if (index == BERTH_NO_SOURCE) {
-            BERTH_TRY(remember_missing(parameters, declared->name, shard->id));
+            BERTH_TRY(remember_missing(parameters, declared->name, id));
             continue;
         }
-        const struct berth_weight_piece piece = {
-            .dim = (uint64_t)declared->output_dim,
-            .offset = shard->offset,
-            .extent = shard->extent,
-        };
-        BERTH_TRY(add_piece(parameters, declared, index, piece, weight));
+        BERTH_TRY(add_piece(parameters, declared, index, piece_of(declared, i), weight));
     }
     return BERTH_OK;
 }
@@ -158,6 +247,11 @@ static void use_all(berth_parameters *parameters, uint32_t first) {
     for (uint32_t i = first; i != BERTH_NO_SOURCE; i = parameters->names.sources[i].next) {
         parameters->names.sources[i].is_used = true;
     }
+}
+
+static bool is_padded(const berth_parameter *declared) {
+    const struct berth_weight_piece piece = whole_piece(declared);
+    return declared->ndim > 0 && piece.extent < declared->shape[piece.dim];
 }
 
 static berth_status fill(berth_parameters *parameters, const berth_parameter *declared,
@@ -172,10 +266,12 @@ static berth_status fill(berth_parameters *parameters, const berth_parameter *de
     uint32_t whole = BERTH_NO_SOURCE;
     BERTH_TRY(berth_weight_names_find(&parameters->names, first, NULL, &whole));
     if (whole != BERTH_NO_SOURCE) {
-        const struct berth_weight_piece piece = {
-            .extent = declared->ndim == 0 ? 1 : declared->shape[0],
-        };
-        return add_piece(parameters, declared, whole, piece, weight);
+        const bool is_split =
+            declared->shard_count > 0 &&
+            stored_rows(declared, declared->shard_count) != declared->shape[declared->output_dim];
+        weight->is_padded = !is_split && is_padded(declared);
+        return is_split ? split_whole(parameters, declared, whole, weight)
+                        : add_piece(parameters, declared, whole, whole_piece(declared), weight);
     }
     return declared->shard_count > 0 ? fill_shards(parameters, declared, first, weight)
                                      : remember_missing(parameters, declared->name, NULL);

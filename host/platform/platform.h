@@ -85,6 +85,7 @@ typedef struct berth_runtime_counters {
     uint64_t to_host;
     uint64_t on_device;
     uint64_t waits;
+    uint64_t replays; // of recordings
 } berth_runtime_counters;
 
 // `platform` NULL opens the host itself (native execution): its memory is ordinary memory. `host`
@@ -119,6 +120,23 @@ BERTH_MUST_CHECK berth_status berth_runtime_download(berth_runtime *runtime, voi
 // copy_on_device through host memory.
 BERTH_MUST_CHECK berth_status berth_runtime_copy(berth_runtime *runtime, const berth_copy *copy);
 BERTH_MUST_CHECK berth_status berth_runtime_wait(berth_runtime *runtime);
+// Host memory that copies reach without a detour, where the platform has such; takes NULL back.
+BERTH_MUST_CHECK berth_status berth_runtime_alloc_host(berth_runtime *runtime, uint64_t bytes,
+                                                       void **out_memory);
+void berth_runtime_free_host(berth_runtime *runtime, void *memory);
+// An upload that may still be under way when this returns: `from` stays as it is until the next
+// download or wait.
+BERTH_MUST_CHECK berth_status berth_runtime_queue(berth_runtime *runtime, berth_buffer to,
+                                                  uint64_t offset, const void *from,
+                                                  uint64_t bytes);
+// Recordings: the work that forwards queue between begin and end is kept instead of run, and
+// replayed on the same memory. Only where the first one says so.
+bool berth_runtime_records(const berth_runtime *runtime);
+BERTH_MUST_CHECK berth_status berth_runtime_record_begin(berth_runtime *runtime);
+// The recording is over, also when it fails.
+BERTH_MUST_CHECK berth_status berth_runtime_record_end(berth_runtime *runtime, void **out_graph);
+BERTH_MUST_CHECK berth_status berth_runtime_replay(berth_runtime *runtime, void *graph);
+void berth_runtime_free_graph(berth_runtime *runtime, void *graph); // takes NULL
 const berth_runtime_counters *berth_runtime_counted(const berth_runtime *runtime);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input: buffers and offsets. Output: calls of a platform's device table, or plain memory where the
 // device's memory is the host's. Nothing above this file knows which of the two it is.
-#include "platform/platform.h"
+#include "platform/runtime.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -11,41 +11,13 @@
 #define DEFAULT_ALIGNMENT 64
 #define STAGING_BYTES     (UINT64_C(1) << 20)
 
-struct berth_runtime {
-    berth_arena *arena;                   // holds this struct
-    const berth_platform_entry *platform; // NULL: the host itself
-    const berth_host *host;
-    berth_device device;
-    berth_runtime_counters counters;
-    void *staging; // for copies on a device that cannot; made at the first one
-    uint64_t alignment;
-    int32_t memory_type;
-    bool is_host;
-    bool is_bound; // the platform's open has run
-};
-
-static void *self_of(const berth_runtime *runtime) {
-    return runtime->platform->self;
-}
-
-static void enter(const berth_runtime *runtime, const char *slot) {
-    berth_plugin_enter(runtime->platform->owner, slot);
-}
-
-// After a slot that returns nothing.
-static void leave(void) {
-    if (berth_plugin_leave(BERTH_OK) != BERTH_OK) {
-        berth_status_clear();
-    }
-}
-
 // ---- life ---------------------------------------------------------------------------------------
 
 static berth_status check_index(const berth_runtime *runtime) {
     uint64_t count = 0;
-    enter(runtime, "device_count");
+    berth_runtime_enter(runtime, "device_count");
     BERTH_TRY(
-        berth_plugin_leave(runtime->platform->platform.device_count(self_of(runtime), &count)));
+        berth_plugin_leave(runtime->platform->platform.device_count(berth_runtime_self(runtime), &count)));
     if (runtime->device.index >= count) {
         return BERTH_FAIL(UNAVAILABLE, "platform '%s' has %llu devices, there is no device %llu",
                           runtime->device.platform, (unsigned long long)count,
@@ -57,9 +29,9 @@ static berth_status check_index(const berth_runtime *runtime) {
 static berth_status bind(berth_runtime *runtime) {
     BERTH_TRY(check_index(runtime));
     if (runtime->platform->device.open != NULL) {
-        enter(runtime, "open");
+        berth_runtime_enter(runtime, "open");
         BERTH_TRY(berth_plugin_leave(
-            runtime->platform->device.open(self_of(runtime), runtime->device.index)));
+            runtime->platform->device.open(berth_runtime_self(runtime), runtime->device.index)));
     }
     runtime->is_bound = true;
     return BERTH_OK;
@@ -112,9 +84,9 @@ void berth_runtime_close(berth_runtime *runtime) {
     }
     runtime->host->free(runtime->host, runtime->staging);
     if (runtime->is_bound && runtime->platform->device.close != NULL) {
-        enter(runtime, "close");
-        runtime->platform->device.close(self_of(runtime), runtime->device.index);
-        leave();
+        berth_runtime_enter(runtime, "close");
+        runtime->platform->device.close(berth_runtime_self(runtime), runtime->device.index);
+        berth_runtime_leave();
     }
     berth_arena_destroy(runtime->arena);
 }
@@ -153,9 +125,9 @@ berth_status berth_runtime_info(const berth_runtime *runtime, berth_device_info 
         out->compute_units = cores > 0 ? (uint64_t)cores : 1;
         return BERTH_OK;
     }
-    enter(runtime, "device_info");
+    berth_runtime_enter(runtime, "device_info");
     BERTH_TRY(berth_plugin_leave(
-        runtime->platform->platform.device_info(self_of(runtime), runtime->device.index, out)));
+        runtime->platform->platform.device_info(berth_runtime_self(runtime), runtime->device.index, out)));
     out->name = out->name == NULL ? "" : out->name;
     out->uuid = out->uuid == NULL ? "" : out->uuid;
     return BERTH_OK;
@@ -169,9 +141,9 @@ berth_status berth_runtime_memory(const berth_runtime *runtime, uint64_t *out_fr
         return BERTH_OK;
     }
     if (runtime->platform->device.memory_info != NULL) {
-        enter(runtime, "memory_info");
+        berth_runtime_enter(runtime, "memory_info");
         return berth_plugin_leave(runtime->platform->device.memory_info(
-            self_of(runtime), runtime->device.index, out_free, out_total));
+            berth_runtime_self(runtime), runtime->device.index, out_free, out_total));
     }
     berth_device_info info;
     BERTH_TRY(berth_runtime_info(runtime, &info));
@@ -214,9 +186,9 @@ berth_status berth_runtime_alloc(berth_runtime *runtime, uint64_t bytes, berth_b
             return out_of_memory(runtime, bytes);
         }
     } else {
-        enter(runtime, "allocate");
+        berth_runtime_enter(runtime, "allocate");
         const berth_status status = berth_plugin_leave(runtime->platform->device.allocate(
-            self_of(runtime), runtime->device.index, bytes, &base));
+            berth_runtime_self(runtime), runtime->device.index, bytes, &base));
         if (status == BERTH_OUT_OF_MEMORY) {
             return out_of_memory(runtime, bytes);
         }
@@ -234,9 +206,9 @@ void berth_runtime_free(berth_runtime *runtime, berth_buffer *buffer) {
     if (buffer->base != NULL && runtime->platform == NULL) {
         runtime->host->free(runtime->host, buffer->base);
     } else if (buffer->base != NULL) {
-        enter(runtime, "release");
-        runtime->platform->device.release(self_of(runtime), runtime->device.index, buffer->base);
-        leave();
+        berth_runtime_enter(runtime, "release");
+        runtime->platform->device.release(berth_runtime_self(runtime), runtime->device.index, buffer->base);
+        berth_runtime_leave();
     }
     *buffer = (berth_buffer){0};
 }
@@ -259,9 +231,9 @@ static berth_status settle(const berth_runtime *runtime) {
     if (runtime->platform == NULL) {
         return BERTH_OK;
     }
-    enter(runtime, "synchronize");
+    berth_runtime_enter(runtime, "synchronize");
     return berth_plugin_leave(
-        runtime->platform->device.synchronize(self_of(runtime), runtime->device.index));
+        runtime->platform->device.synchronize(berth_runtime_self(runtime), runtime->device.index));
 }
 
 berth_status berth_runtime_upload(berth_runtime *runtime, berth_buffer to, uint64_t offset,
@@ -283,9 +255,9 @@ berth_status berth_runtime_upload(berth_runtime *runtime, berth_buffer to, uint6
         .bytes = bytes,
     };
     ++runtime->counters.to_device;
-    enter(runtime, "copy_to_device");
+    berth_runtime_enter(runtime, "copy_to_device");
     return berth_plugin_leave(
-        runtime->platform->device.copy_to_device(self_of(runtime), runtime->device.index, &copy));
+        runtime->platform->device.copy_to_device(berth_runtime_self(runtime), runtime->device.index, &copy));
 }
 
 berth_status berth_runtime_download(berth_runtime *runtime, void *to, berth_buffer from,
@@ -307,9 +279,9 @@ berth_status berth_runtime_download(berth_runtime *runtime, void *to, berth_buff
         .bytes = bytes,
     };
     ++runtime->counters.to_host;
-    enter(runtime, "copy_to_host");
+    berth_runtime_enter(runtime, "copy_to_host");
     return berth_plugin_leave(
-        runtime->platform->device.copy_to_host(self_of(runtime), runtime->device.index, &copy));
+        runtime->platform->device.copy_to_host(berth_runtime_self(runtime), runtime->device.index, &copy));
 }
 
 // Piece by piece through host memory. Why one megabyte: large enough for a copy's fixed cost to
@@ -350,9 +322,9 @@ berth_status berth_runtime_copy(berth_runtime *runtime, const berth_copy *copy) 
         return copy_staged(runtime, copy);
     }
     ++runtime->counters.on_device;
-    enter(runtime, "copy_on_device");
+    berth_runtime_enter(runtime, "copy_on_device");
     return berth_plugin_leave(
-        runtime->platform->device.copy_on_device(self_of(runtime), runtime->device.index, copy));
+        runtime->platform->device.copy_on_device(berth_runtime_self(runtime), runtime->device.index, copy));
 }
 
 berth_status berth_runtime_wait(berth_runtime *runtime) {

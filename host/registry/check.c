@@ -226,6 +226,30 @@ static berth_status check_capabilities(const char *name, const berth_capabilitie
     return BERTH_OK;
 }
 
+#define DEVICE(member) offsetof(berth_device_api, member)
+
+// Slots that make sense together only: all of them or none.
+static berth_status check_device(const berth_platform_entry *entry) {
+    const berth_device_api *device = &entry->device;
+    const bool is_claimed =
+        (entry->capabilities.flags & BERTH_CAPABILITY_GRAPH_CAPTURE) != 0;
+    const size_t recording[] = {DEVICE(capture_begin), DEVICE(capture_end), DEVICE(replay),
+                                DEVICE(release_graph)};
+    for (size_t i = 0; i < BERTH_COUNT(recording); ++i) {
+        if ((read_word(device, recording[i]) != 0) != is_claimed) {
+            return BERTH_FAIL(INVALID_ARGUMENT,
+                              "berth_device_api: BERTH_CAPABILITY_GRAPH_CAPTURE, capture_begin, "
+                              "capture_end, replay and release_graph come together; set all or "
+                              "none");
+        }
+    }
+    if ((device->allocate_host == NULL) != (device->release_host == NULL)) {
+        return BERTH_FAIL(INVALID_ARGUMENT, "berth_device_api: allocate_host and release_host come "
+                                            "together; set both or neither");
+    }
+    return BERTH_OK;
+}
+
 berth_status berth_platform_check(const berth_platform_entry *entry) {
     const berth_platform *given = &entry->platform;
     BERTH_TRY(berth_name_check("berth_platform.name", given->name));
@@ -250,5 +274,6 @@ berth_status berth_platform_check(const berth_platform_entry *entry) {
                           given->name, base);
     }
     BERTH_TRY(check_capabilities(given->name, &entry->capabilities));
+    BERTH_TRY(check_device(entry));
     return check_worker(&entry->worker);
 }

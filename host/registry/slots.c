@@ -55,6 +55,13 @@ static const berth_slot device_slots[] = {
     SLOT(berth_device_api, close, INHERIT),
     SLOT(berth_device_api, copy_on_device, INHERIT),
     SLOT(berth_device_api, memory_info, INHERIT),
+    SLOT(berth_device_api, allocate_host, INHERIT),
+    SLOT(berth_device_api, release_host, INHERIT),
+    SLOT(berth_device_api, queue_to_device, INHERIT),
+    SLOT(berth_device_api, capture_begin, OPTIONAL),
+    SLOT(berth_device_api, capture_end, OPTIONAL),
+    SLOT(berth_device_api, replay, OPTIONAL),
+    SLOT(berth_device_api, release_graph, OPTIONAL),
 };
 
 static const berth_slot worker_slots[] = {

@@ -275,11 +275,38 @@ static berth_status execute_model(berth_worker *worker, const berth_scheduler_ou
                                                                    : BERTH_OK;
 }
 
+static bool is_greedy(const berth_scheduler_output *input) {
+    for (int64_t row = 0; row < input->batch->logits_row_count; ++row) {
+        if (input->sampling[row] && !berth_sampling_is_greedy(input->sampling[row])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// Where the device has picked the likeliest ids already, only those come here.
+static berth_status take_choices(berth_default_worker *base, const berth_scheduler_output *input,
+                                 berth_model_output *out) {
+    const int32_t *ids = NULL;
+    BERTH_TRY(berth_plan_choices(base->plan, &ids));
+    for (uint64_t row = 0; row < out->row_count; ++row) {
+        base->sampler.token_ids[row] = input->sampling[row] ? ids[row] : -1;
+        if (input->sampling[row] && ids[row] < 0) {
+            return berth_sampler_no_choice();
+        }
+    }
+    out->token_ids = base->sampler.token_ids;
+    return BERTH_OK;
+}
+
 static berth_status sample_tokens(berth_worker *worker, const berth_scheduler_output *input,
                                   berth_model_output *out) {
     berth_default_worker *base = berth_worker_base(worker);
     out->row_count = (uint64_t)input->batch->logits_row_count;
     out->vocab_size = (uint64_t)base->build->description.vocab_size;
+    if (berth_plan_chooses(base->plan) && !input->want_logits && is_greedy(input)) {
+        return take_choices(base, input, out);
+    }
     BERTH_TRY(fill_logits(base, out));
     BERTH_TRY(berth_sampler_run(&base->sampler, input->sampling, out));
     if (!input->want_logits) {

@@ -17,14 +17,21 @@ static float value_of(float logit) {
     return isnan(logit) ? -INFINITY : logit;
 }
 
+#define BLOCK 64 // logits that are weighed at a time
+
 static double log_of_sum(const float *logits, size_t count) {
+    double weights[BLOCK];
     double largest = -INFINITY;
+    double sum = 0;
     for (size_t i = 0; i < count; ++i) {
         largest = logits[i] > largest ? (double)logits[i] : largest;
     }
-    double sum = 0;
-    for (size_t i = 0; i < count; ++i) {
-        sum += exp((double)value_of(logits[i]) - largest);
+    for (size_t first = 0; first < count; first += BLOCK) {
+        const size_t some = count - first < BLOCK ? count - first : BLOCK;
+        berth_weigh(logits + first, some, largest, 1, weights);
+        for (size_t i = 0; i < some; ++i) {
+            sum += weights[i];
+        }
     }
     return largest + log(sum);
 }
@@ -37,11 +44,13 @@ static void insert(ranking *best, uint64_t key) {
     best->keys[at] = key;
 }
 
+// Once as many as are wanted are there, of equal ones the first counts.
 static void rank(const float *logits, size_t count, ranking *best) {
+    float bound = -INFINITY; // of the last of them
     for (size_t i = 0; i < count && best->limit > 0; ++i) {
-        const uint64_t key = berth_candidate_key(logits[i], i);
-        if (best->count < best->limit || key < best->keys[best->limit - 1]) {
-            insert(best, key);
+        if (best->count < best->limit || logits[i] > bound) {
+            insert(best, berth_candidate_key(logits[i], i));
+            bound = value_of(logits[(uint32_t)best->keys[best->count - 1]]);
         }
     }
 }

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One row of logits and a request's sampling parameters give one token.
 //
-// The random number depends on the seed and on the index of the token in its request alone, and the
-// distribution is inverted in descending order of probability, so the same request gives the same
-// text on every device and beside every neighbour.
-//
-// Nothing is sorted: top_k, top_p and the random number each ask for a place in the order, and
-// selection finds that in time proportional to the vocabulary. A heap would have to give up, one by
-// one, half the vocabulary of a flat distribution.
+// The random number depends on the seed and on the index of the token in its request alone, so the
+// same request gives the same text on every device and beside every neighbour.
 #include "worker/sampler.h"
 
 #include <math.h>
@@ -107,104 +102,13 @@ static const float *apply_penalties(berth_sampler *sampler, const float *logits,
     return sampler->logits;
 }
 
-// ---- places in the order ------------------------------------------------------------------------
-
-uint64_t berth_candidate_key(float logit, size_t id) {
-    const float value = isnan(logit) ? -INFINITY : logit + 0.0F; // -0 is 0
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    const uint32_t ascending = bits >> 31 ? ~bits : bits | UINT32_C(0x80000000);
-    return (uint64_t)~ascending << 32 | (uint32_t)id;
-}
-
-static size_t id_of(const berth_candidate_token *candidate) {
-    return (uint32_t)candidate->key;
-}
-
-static void swap(berth_candidate_token *a, berth_candidate_token *b) {
-    const berth_candidate_token kept = *a;
-    *a = *b;
-    *b = kept;
-}
-
-static void sort_two(berth_candidate_token *a, berth_candidate_token *b) {
-    if (b->key < a->key) {
-        swap(a, b);
-    }
-}
-
-// Divides [begin, end), which is not empty, at one of its candidates and returns that one's place:
-// all before it are likelier, all after it less likely.
-static size_t divide(berth_candidate_token *all, size_t begin, size_t end) {
-    berth_candidate_token *last = &all[end - 1];
-    berth_candidate_token *middle = &all[begin + (end - begin) / 2];
-    sort_two(&all[begin], middle);
-    sort_two(middle, last);
-    sort_two(&all[begin], middle);
-    swap(middle, last); // the median divides
-    const uint64_t key = last->key;
-    size_t place = begin;
-    // Why no branch: it would go either way half of the time, which costs more than the copies.
-    for (size_t i = begin; i + 1 < end; ++i) {
-        const berth_candidate_token candidate = all[i];
-        all[i] = all[place];
-        all[place] = candidate;
-        place += candidate.key < key;
-    }
-    swap(&all[place], last);
-    return place;
-}
-
-// Brings the `wanted` likeliest of `count` to the front, the least likely of them last.
-static void bring_first(berth_candidate_token *all, size_t count, size_t wanted) {
-    size_t begin = 0;
-    size_t end = count;
-    while (begin < end) {
-        const size_t place = divide(all, begin, end);
-        if (place + 1 == wanted) {
-            return;
-        }
-        if (place < wanted) {
-            begin = place + 1;
-        } else {
-            end = place;
-        }
-    }
-}
-
-// Brings to the front the fewest of the likeliest whose weights add up to more than `target`, the
-// least likely of them last, and returns how many they are and what they weigh.
-static size_t bring_weight(berth_candidate_token *all, size_t count, double target,
-                           double *out_weight) {
-    size_t begin = 0;
-    size_t end = count;
-    double before = 0; // weight of [0, begin)
-    while (begin < end) {
-        const size_t place = divide(all, begin, end);
-        double weight = before;
-        for (size_t i = begin; i < place; ++i) {
-            weight += all[i].weight;
-        }
-        if (weight > target) {
-            end = place;
-            continue;
-        }
-        before = weight + all[place].weight;
-        begin = place + 1;
-        if (before > target) {
-            break;
-        }
-    }
-    *out_weight = before;
-    return begin;
-}
-
 // ---- the choice ---------------------------------------------------------------------------------
 
 #define LANES 16
+#define BLOCK 256 // logits
 
-// The largest logit; NaN is none. Why lanes: one maximum after the other would wait for each.
-static float find_maximum(const float *logits, size_t count) {
+// Why lanes: one maximum after the other would wait for each.
+float berth_largest_logit(const float *logits, size_t count) {
     float lanes[LANES];
     for (size_t lane = 0; lane < LANES; ++lane) {
         lanes[lane] = -INFINITY;
@@ -225,84 +129,43 @@ static float find_maximum(const float *logits, size_t count) {
     return largest;
 }
 
-static int32_t find_first(const float *logits, float value) {
-    int32_t id = 0;
-    while (logits[id] != value) {
+// The first of the largest logits, in one pass; 0 when there is none above -infinity.
+static size_t find_likeliest(const float *logits, size_t count) {
+    float largest = -INFINITY;
+    size_t id = 0;
+    for (size_t first = 0; first < count; first += BLOCK) {
+        const size_t some = count - first < BLOCK ? count - first : BLOCK;
+        const float maximum = berth_largest_logit(logits + first, some);
+        if (maximum > largest) {
+            largest = maximum;
+            id = first;
+        }
+    }
+    while (largest > -INFINITY && logits[id] != largest) {
         ++id;
     }
     return id;
 }
 
-// Everybody that min_p and top_k let through; returns how many. What has no probability at all is
-// left out.
-static size_t admit(berth_sampler *sampler, const float *logits, float maximum,
-                    const berth_sampling *sampling) {
-    berth_candidate_token *all = sampler->candidates;
-    const double lowest = sampling->min_p > 0 ? log(sampling->min_p) * sampling->temperature
-                                              : -INFINITY; // of logit - maximum
-    const size_t vocab_size = sampler->vocab_size;
-    const size_t wanted =
-        sampling->top_k > 0 && sampling->top_k < vocab_size ? sampling->top_k : vocab_size;
-    const size_t room = wanted < vocab_size / 2 ? 2 * wanted : vocab_size;
-    float bound = -INFINITY;
-    size_t count = 0;
-    for (size_t i = 0; i < vocab_size; ++i) {
-        if (!(logits[i] > bound) || (double)logits[i] - (double)maximum < lowest) {
-            continue;
-        }
-        all[count++].key = berth_candidate_key(logits[i], i);
-        // Once as many as are wanted are there, only what is likelier than the last one of them
-        // comes in: of equal ones the first counts.
-        if (count == room && wanted < count) {
-            bring_first(all, count, wanted);
-            count = wanted;
-            bound = logits[id_of(&all[wanted - 1])];
-        }
-    }
-    if (wanted < count) {
-        bring_first(all, count, wanted);
-    }
-    return wanted < count ? wanted : count;
+berth_status berth_sampler_no_choice(void) {
+    return BERTH_FAIL(INTERNAL,
+                      "the model's logits have no finite maximum: no token can be chosen");
 }
 
-static double weigh(berth_sampler *sampler, const float *logits, float maximum, double temperature,
-                    size_t count) {
-    double sum = 0;
-    for (size_t i = 0; i < count; ++i) {
-        berth_candidate_token *candidate = &sampler->candidates[i];
-        const double scaled = ((double)logits[id_of(candidate)] - (double)maximum) / temperature;
-        candidate->weight = exp(scaled);
-        sum += candidate->weight;
-    }
-    return sum;
-}
-
-static int32_t choose(berth_sampler *sampler, const float *logits, float maximum,
-                      const berth_sampling *sampling) {
-    berth_candidate_token *all = sampler->candidates;
-    size_t count = admit(sampler, logits, maximum, sampling);
-    double sum = weigh(sampler, logits, maximum, sampling->temperature, count);
-    if (sampling->top_p > 0 && sampling->top_p < 1) {
-        // Why nextafter: a share that is reached exactly is enough.
-        count = bring_weight(all, count, nextafter(sampling->top_p * sum, 0), &sum);
-    }
-    // u is at most 1 - 2^-32, far more below 1 than sums of a vocabulary are off by rounding, so
-    // the weight is reached before the ids whose weight is 0.
-    const double u = (double)berth_philox(sampling->seed, sampling->index) * 0x1p-32;
-    count = bring_weight(all, count, u * sum, &sum);
-    return (int32_t)id_of(&all[count - 1]);
+bool berth_sampling_is_greedy(const berth_sampling *sampling) {
+    return !(sampling->temperature > 0) && sampling->logprobs == 0 && !changes_logits(sampling);
 }
 
 berth_status berth_sample_token(berth_sampler *sampler, const float *logits,
                                 const berth_sampling *sampling, int32_t *out_token) {
     const float *row = apply_penalties(sampler, logits, sampling);
-    const float maximum = find_maximum(row, sampler->vocab_size);
-    if (!isfinite(maximum)) {
-        return BERTH_FAIL(INTERNAL,
-                          "the model's logits have no finite maximum: no token can be chosen");
+    const size_t likeliest = find_likeliest(row, sampler->vocab_size);
+    if (!isfinite(row[likeliest])) {
+        return berth_sampler_no_choice();
     }
-    *out_token = sampling->temperature > 0 ? choose(sampler, row, maximum, sampling)
-                                           : find_first(row, maximum);
+    *out_token =
+        (int32_t)(sampling->temperature > 0 ? berth_draw(sampler, row, row[likeliest], sampling)
+                                            : likeliest);
     return BERTH_OK;
 }
 
@@ -315,14 +178,15 @@ berth_status berth_sampler_init(berth_sampler *sampler, size_t vocab_size, size_
         .logits = BERTH_ARENA_ARRAY(arena, float, vocab_size),
         .counts = BERTH_ARENA_ARRAY(arena, uint32_t, vocab_size),
         .candidates = BERTH_ARENA_ARRAY(arena, berth_candidate_token, vocab_size),
+        .buckets = BERTH_ARENA_ARRAY(arena, double, BERTH_BUCKETS),
         .token_ids = BERTH_ARENA_ARRAY(arena, int32_t, rows),
         .logprobs = BERTH_ARENA_ARRAY(arena, float, rows *BERTH_LOGPROBS_MAX),
         .logprob_ids = BERTH_ARENA_ARRAY(arena, int32_t, rows * BERTH_LOGPROBS_MAX),
         .ranks = BERTH_ARENA_ARRAY(arena, int32_t, rows),
     };
     const bool is_complete = sampler->logits && sampler->counts && sampler->candidates &&
-                             sampler->token_ids && sampler->logprobs && sampler->logprob_ids &&
-                             sampler->ranks;
+                             sampler->buckets && sampler->token_ids && sampler->logprobs &&
+                             sampler->logprob_ids && sampler->ranks;
     return is_complete ? BERTH_OK : berth_arena_exhausted(arena, "a step's results");
 }
 

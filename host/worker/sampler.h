@@ -15,11 +15,14 @@ typedef struct berth_candidate_token {
     double weight; // unnormalised probability
 } berth_candidate_token;
 
+#define BERTH_BUCKETS 1024
+
 typedef struct berth_sampler {
     size_t vocab_size;
     float *logits;                     // [vocab_size], a row after bans and penalties
     uint32_t *counts;                  // [vocab_size], 0 between rows
     berth_candidate_token *candidates; // [vocab_size]
+    double *buckets;                   // [BERTH_BUCKETS], weights of logits that are about alike
     int32_t *token_ids;                // [rows], this and the rest: the results of a step
     float *logprobs;                   // [rows, BERTH_LOGPROBS_MAX]
     int32_t *logprob_ids;              // [rows, BERTH_LOGPROBS_MAX]
@@ -39,6 +42,15 @@ BERTH_MUST_CHECK berth_status berth_sample_token(berth_sampler *sampler, const f
                                                  const berth_sampling *sampling,
                                                  int32_t *out_token);
 
+// The same for a temperature above 0, of a row after bans and penalties and its largest logit,
+// which is finite.
+size_t berth_draw(berth_sampler *sampler, const float *logits, float maximum,
+                  const berth_sampling *sampling);
+
+// Whether only the largest logit matters: nothing is banned, penalised, drawn or told.
+bool berth_sampling_is_greedy(const berth_sampling *sampling);
+berth_status berth_sampler_no_choice(void); // the failure for a row without a finite maximum
+
 // Entries of one row: the chosen id, then the likeliest ones in order.
 typedef struct berth_logprob_row {
     int32_t *ids;  // [entries], -1 past the vocabulary
@@ -52,6 +64,13 @@ void berth_logprobs_fill(const float *logits, size_t vocab_size, int32_t token,
 // Where a logit stands in the order of candidates: ascending keys are descending logits, then
 // ascending ids.
 uint64_t berth_candidate_key(float logit, size_t id);
+
+// NaN is none; -infinity when there is none.
+float berth_largest_logit(const float *logits, size_t count);
+// Unnormalised probabilities e^((logit − maximum) / temperature), of none of which the logit is
+// above the maximum; 0 for NaN and for what is below e^−700.
+void berth_weigh(const float *logits, size_t count, double maximum, double temperature,
+                 double *out);
 
 // First word of Philox4x32-10 with the 64-bit key and the 128-bit counter (counter, 0).
 // Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.

@@ -217,6 +217,13 @@ const berth_graph *berth_worker_graph(const berth_worker *worker) {
     return build ? build->graph : NULL;
 }
 
+void berth_worker_set_timed(const berth_worker *worker, bool is_timed) {
+    berth_plan *plan = berth_worker_base(worker)->plan;
+    if (plan) {
+        berth_plan_set_timed(plan, is_timed);
+    }
+}
+
 // ---- creation -----------------------------------------------------------------------------------
 
 // Every slot of the platform's table that is set, over the default's.

@@ -57,5 +57,8 @@ BERTH_MUST_CHECK berth_status berth_worker_check_health(berth_worker *worker);
 // worker replaced load_model without calling the inherited one, or before it.
 const berth_plan *berth_worker_plan(const berth_worker *worker);
 const berth_graph *berth_worker_graph(const berth_worker *worker);
+// Whether runs of that plan note how long every site takes (berth_plan_set_timed); no plan, no
+// effect.
+void berth_worker_set_timed(const berth_worker *worker, bool is_timed);
 
 #endif

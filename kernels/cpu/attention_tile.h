@@ -34,13 +34,15 @@ static inline int64_t pieces(int64_t count, int64_t of) {
 
 // ---- panels -------------------------------------------------------------------------------------
 
-// Where the rows of a tile are, and the rows that will be packed after them, which are brought
-// nearer meanwhile: a cache holds the heads of a position side by side, so those of one head are
-// too far apart for the machine to guess them.
+// Where the rows of a tile are: `offset` bytes behind each of these.
 typedef struct tile_rows {
-    const void *at[KEYS];
-    const void *next[KEYS];
+    const char *at[KEYS];
+    int64_t offset;
 } tile_rows;
+
+BERTH_INLINE const char *tile_row(const tile_rows *self, int64_t line) {
+    return self->at[line] + self->offset;
+}
 
 // BERTH_LANES columns of as many keys.
 BERTH_INLINE void pack_columns(const tile_rows *rows, int64_t from, berth_dtype dtype,
@@ -49,8 +51,7 @@ BERTH_INLINE void pack_columns(const tile_rows *rows, int64_t from, berth_dtype 
     berth_vec block[BERTH_LANES];
     BERTH_UNROLL
     for (int key = 0; key < BERTH_LANES; ++key) {
-        BERTH_PREFETCH((const char *)rows->next[from + key] + first * BERTH_DTYPE_BITS(dtype) / 8);
-        block[key] = berth_vec_load_some(rows->at[from + key], dtype, first, columns.end);
+        block[key] = berth_vec_load_some(tile_row(rows, from + key), dtype, first, columns.end);
     }
     berth_vec_transpose(block);
     BERTH_UNROLL
@@ -66,8 +67,7 @@ BERTH_INLINE void pack_pairs(const tile_rows *rows, int64_t from, int64_t first,
     berth_vec block[BERTH_LANES];
     BERTH_UNROLL
     for (int key = 0; key < BERTH_LANES; ++key) {
-        BERTH_PREFETCH((const uint16_t *)rows->next[from + key] + first);
-        block[key] = berth_vec_load((const uint16_t *)rows->at[from + key] + first);
+        block[key] = berth_vec_load(tile_row(rows, from + key) + first * 2);
     }
     berth_vec_transpose(block);
     BERTH_UNROLL
@@ -97,11 +97,8 @@ BERTH_INLINE void pack_values_as(const tile_rows *rows, berth_span lines, berth_
                                  berth_span columns, float *to) {
     const int64_t first = columns.first;
     const int64_t second = first + BERTH_LANES;
-    const int64_t bytes = BERTH_DTYPE_BITS(dtype) / 8;
     for (int64_t line = lines.first; line < lines.end; ++line) {
-        const void *row = rows->at[line];
-        BERTH_PREFETCH((const char *)rows->next[line] + first * bytes);
-        BERTH_PREFETCH((const char *)rows->next[line] + second * bytes);
+        const void *row = tile_row(rows, line);
         berth_vec_store(to + line * WIDE, berth_vec_load_some(row, dtype, first, columns.end));
         berth_vec_store(to + line * WIDE + BERTH_LANES,
                         berth_vec_load_some(row, dtype, second, columns.end));

@@ -61,36 +61,6 @@ static inline void berth_run(const berth_cpu *cpu, berth_work_fn function, const
 // loops, without a question in them.
 #define BERTH_INLINE static inline __attribute__((always_inline))
 
-// Rows are worked on in chunks that stay in the first cache, as floats: where they lie, or in room
-// of the kernel's own when they have 16 bits.
-#define BERTH_CHUNK 512
-
-BERTH_INLINE int64_t berth_chunk(int64_t width, int64_t first) {
-    return width - first < BERTH_CHUNK ? width - first : BERTH_CHUNK;
-}
-
-// Elements [first, first + count) of a row to read.
-BERTH_INLINE const float *berth_floats(const void *row, berth_dtype dtype, int64_t first,
-                                       int64_t count, float *room) {
-    if (dtype == BERTH_DTYPE_F32) {
-        return (const float *)row + first;
-    }
-    berth_load(row, dtype, first, count, room);
-    return room;
-}
-
-// The same to write; berth_floats_done puts them where they belong.
-BERTH_INLINE float *berth_floats_of(void *row, berth_dtype dtype, int64_t first, float *room) {
-    return dtype == BERTH_DTYPE_F32 ? (float *)row + first : room;
-}
-
-BERTH_INLINE void berth_floats_done(void *row, berth_dtype dtype, int64_t first, int64_t count,
-                                    const float *floats) {
-    if (dtype != BERTH_DTYPE_F32) {
-        berth_store(row, dtype, first, count, floats);
-    }
-}
-
 // `supports` of a kernel whose float operands all have the dtype of the first of them.
 static inline berth_status berth_supports_same(const berth_op_site *site,
                                                const berth_device *device) {
@@ -109,28 +79,6 @@ static inline berth_status berth_supports_same(const berth_op_site *site,
         }
     }
     return BERTH_OK;
-}
-
-static inline berth_status berth_needs_f32(const berth_op_site *site, uint64_t input) {
-    const berth_value_type *type = site->inputs[input];
-    return !type || type->dtype == BERTH_DTYPE_F32
-               ? BERTH_OK
-               : BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "'%s' is not float32",
-                                   site->op->inputs[input]->name);
-}
-
-// `supports` of a kernel whose operands are all float32, integers aside.
-static inline berth_status berth_supports_f32(const berth_op_site *site,
-                                              const berth_device *device) {
-    (void)device;
-    berth_status status = BERTH_OK;
-    for (uint64_t i = 0; status == BERTH_OK && i < site->input_count; ++i) {
-        const berth_value_type *type = site->inputs[i];
-        if (type && type->dtype != BERTH_DTYPE_I32 && type->dtype != BERTH_DTYPE_I64) {
-            status = berth_needs_f32(site, i);
-        }
-    }
-    return status;
 }
 
 // Zeroed memory for an instance, whose first member is its host; berth_instance_free ends it.
@@ -190,25 +138,6 @@ static inline berth_rows berth_rows_of(const berth_tensor *tensor) {
 
 static inline void *berth_rows_at(const berth_rows *self, int64_t index) {
     return self->is_even ? self->first + index * self->step : berth_row(self->tensor, index);
-}
-
-// a · b in sixteen partial sums, which the compiler keeps in vector registers.
-static inline float berth_dot_f32(const float *a, const float *b, int64_t count) {
-    float sums[16] = {0};
-    int64_t i = 0;
-    for (; i + 16 <= count; i += 16) {
-        for (int64_t lane = 0; lane < 16; ++lane) {
-            sums[lane] += a[i + lane] * b[i + lane];
-        }
-    }
-    float sum = 0;
-    for (int64_t lane = 0; lane < 16; ++lane) {
-        sum += sums[lane];
-    }
-    for (; i < count; ++i) {
-        sum += a[i] * b[i];
-    }
-    return sum;
 }
 
 // e^x within 2 units in the last place, as arithmetic that the compiler can vectorise; subnormal

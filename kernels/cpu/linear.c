@@ -16,8 +16,8 @@
 enum { X, WEIGHT, BIAS };
 
 #define CHUNK_PAIRS 256       // of columns, with many rows
-#define BLOCK_PAIRS 32        // fewer with few: so many for every block of them
-#define AHEAD_BYTES 4096      // of the weight, when it is read once
+#define BLOCK_PAIRS 64        // fewer with few: so many for every block of them
+#define AHEAD_BYTES 8192      // of the weight, when it is read once
 #define GROUP       4         // panels that take turns with a chunk of x
 #define FEW_ROWS    64        // no more of them: panels one by one, widened by the tiles
 #define MOST_ROWS   512       // at a time

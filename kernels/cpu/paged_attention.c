@@ -8,12 +8,11 @@
 // so the result of a token is the same to the last bit alone and in any batch, with its prompt in
 // one piece or in many, on any number of threads, and whether the splits were computed one after
 // the other or at the same time, as they are where there are too few rows for all threads.
-#include <cpu/attention_softmax.h>
-#include <cpu/attention_tile.h>
+#include <cpu/attention_split.h>
 #include <cpu/attention_work.h>
 #include <cpu/cpu.h>
 
-#define TASKS 4         // for each thread: with fewer, splits are computed at the same time
+#define TASKS 2         // for each thread: with fewer, splits are computed at the same time
 #define ALONE (1 << 16) // so few products are not worth waking other threads
 
 // ---- instances ----------------------------------------------------------------------------------
@@ -43,6 +42,7 @@ static berth_status create(const berth_op_site *site, const berth_device *device
         self->width = query->dims[2].b;
         self->stride = pieces(self->width, WIDE) * WIDE;
         self->fewest = least(greatest(group, BERTH_TILE_ROWS), ROWS);
+        self->split = least(greatest(query->dims[1].b, self->fewest), ROWS);
         self->cache_group = site->cache_group;
     }
     return status;
@@ -76,7 +76,7 @@ static int64_t room_bytes(const attention *self) {
 }
 
 static int64_t partial_bytes(const attention *self) {
-    return aligned(softmax_floats(self, self->fewest));
+    return aligned(softmax_floats(self, self->split));
 }
 
 static uint64_t workspace(void *state, uint64_t tokens) {
@@ -87,270 +87,84 @@ static uint64_t workspace(void *state, uint64_t tokens) {
     return (uint64_t)(threads * room_bytes(self) + partials * partial_bytes(self));
 }
 
-// ---- one split ----------------------------------------------------------------------------------
-
-typedef struct room {
-    float *keys;
-    float *values;
-    float *queries; // [width][rows] of every few rows that are multiplied together
-    float *scores;  // [rows, KEYS]
-    softmax split;
-    softmax whole;
-} room;
-
-static room room_of(const job *in, int64_t part, int64_t rows) {
+static room room_of(const job *in, const task *at, int64_t part) {
     const attention *self = in->self;
-    char *at = in->rooms + part * room_bytes(self);
+    const int64_t rows = at->heads * at->rows;
+    char *from = in->rooms + part * room_bytes(self);
     room out;
-    out.keys = (float *)(void *)at;
-    at += aligned(WIDE * self->width);
-    out.values = (float *)(void *)at;
-    at += aligned(KEYS * WIDE);
-    out.queries = (float *)(void *)at;
-    at += aligned(ROWS * self->width);
-    out.scores = (float *)(void *)at;
-    at += aligned(ROWS * KEYS);
-    out.split = softmax_at(self, at, rows);
-    at += aligned(softmax_floats(self, ROWS));
-    out.whole = softmax_at(self, at, rows);
+    out.keys = (float *)(void *)from;
+    from += aligned(WIDE * self->width);
+    out.values = (float *)(void *)from;
+    from += aligned(KEYS * WIDE);
+    out.queries = (float *)(void *)from;
+    from += aligned(ROWS * self->width);
+    out.scores = (float *)(void *)from;
+    from += aligned(ROWS * KEYS);
+    out.split = softmax_at(self, from, rows);
+    from += aligned(softmax_floats(self, ROWS));
+    out.whole = softmax_at(self, from, rows);
+    prepare_rows(in, at, &out);
     return out;
 }
 
-static int64_t query_row(const job *in, const task *at, int64_t row) {
-    const int32_t *starts = berth_data(in->batch->query_start_loc);
-    const int64_t token = starts[at->sequence] + (at->first + row) / in->group;
-    const int64_t head = at->head * in->group + (at->first + row) % in->group;
-    return token * in->args->inputs[QUERY]->shape[1] + head;
-}
-
-// Why not at once by rows: a column of the few rows stands together, for the broadcast.
-static void pack_queries(const job *in, const task *at, float *to) {
-    const berth_tensor *query = in->args->inputs[QUERY];
-    for (int64_t first = 0; first < at->rows; first += BERTH_TILE_ROWS) {
-        const int64_t rows = least(BERTH_TILE_ROWS, at->rows - first);
-        float *few = to + first * in->self->width;
-        for (int64_t row = 0; row < rows; ++row) {
-            const void *from = berth_row(query, query_row(in, at, first + row));
-            for (int64_t i = 0; i < in->self->width; ++i) {
-                few[i * rows + row] = berth_load_at(from, query->dtype, i);
-            }
-        }
-    }
-}
-
-// A tile as the rows of a task see it; lines are keys from `start` on.
-typedef struct tile {
-    int64_t start;
-    berth_span lines;      // that any row sees
-    berth_span seen[ROWS]; // by each row
-} tile;
-
-static void find_tile(const job *in, const task *at, berth_span keys, tile *out) {
-    out->start = keys.first / KEYS * KEYS;
-    out->lines.first = keys.first - out->start;
-    out->lines.end = least(keys.end - out->start, KEYS);
-    for (int64_t row = 0; row < at->rows; ++row) {
-        const berth_span seen = seen_by(in, at, row);
-        out->seen[row] =
-            overlap((berth_span){.first = seen.first - out->start, .end = seen.end - out->start},
-                    out->lines);
-    }
-}
-
-// Where the rows of a cache are that belong to the lines; lines nobody sees have a neighbour's.
-static void find_rows(const job *in, const task *at, uint64_t state, int64_t start,
-                      berth_span lines, const void *rows[KEYS]) {
-    const berth_tensor *cache = in->args->states[state];
-    const int32_t *blocks = berth_row(in->batch->block_tables[in->self->cache_group], at->sequence);
-    const int64_t size = cache->shape[1];
-    const int64_t bytes = BERTH_DTYPE_BITS(cache->dtype) / 8;
-    const char *base = (const char *)berth_data(cache) + at->head * cache->strides[2] * bytes;
-    for (int64_t line = lines.first; line < lines.end;) {
-        const int64_t key = start + line;
-        const int64_t end = least(lines.end, line + size - key % size);
-        const int64_t element =
-            blocks[key / size] * cache->strides[0] + key % size * cache->strides[1];
-        const char *row = base + element * bytes;
-        for (; line < end; ++line, row += cache->strides[1] * bytes) {
-            rows[line] = row;
-        }
-    }
-    for (int64_t line = 0; line < lines.first; ++line) {
-        rows[line] = rows[lines.first];
-    }
-    for (int64_t line = lines.end; line < KEYS; ++line) {
-        rows[line] = rows[lines.end - 1];
-    }
-}
-
-// The rows of a tile, and of the one behind it, or of itself again where there is none.
-static void find_tile_rows(const job *in, const task *at, uint64_t state, const tile *of,
-                           tile_rows *out) {
-    const int64_t end = seen_by_any(in, at).end;
-    const int64_t next = of->start + KEYS;
-    find_rows(in, at, state, of->start, of->lines, out->at);
-    if (next < end) {
-        find_rows(in, at, state, next, (berth_span){.end = least(end - next, KEYS)}, out->next);
-    } else {
-        memcpy(out->next, out->at, sizeof out->next);
-    }
-}
-
-static float per_head(const berth_tensor *values, int64_t head, float otherwise) {
-    return values ? berth_load_at(berth_data(values), values->dtype, head) : otherwise;
-}
-
-static void score_tile(const job *in, const task *at, const tile *of, const room *with) {
-    const int64_t width = in->self->width;
-    tile_rows rows;
-    find_tile_rows(in, at, KEY_CACHE, of, &rows);
-    for (int64_t line = of->lines.first / WIDE * WIDE; line < of->lines.end; line += WIDE) {
-        pack_keys(&rows, line, in->args->states[KEY_CACHE]->dtype, width, with->keys);
-        for (int64_t first = 0; first < at->rows; first += BERTH_TILE_ROWS) {
-            scores_of[least(BERTH_TILE_ROWS, at->rows - first)](with->keys, width,
-                                                                with->queries + first * width,
-                                                                with->scores + first * KEYS + line);
-        }
-    }
-}
-
-static void soften_tile(const job *in, const task *at, const tile *of, const room *with,
-                        const softmax *to) {
-    const attention *self = in->self;
-    for (int64_t row = 0; row < at->rows; ++row) {
-        float *scores = with->scores + row * KEYS;
-        if (of->seen[row].first == of->seen[row].end) {
-            continue;
-        }
-        const int64_t head = query_row(in, at, row) % in->args->inputs[QUERY]->shape[1];
-        const adjustment by = {
-            .scale = self->scale,
-            .soft_cap = self->soft_cap,
-            .slope = per_head(in->args->inputs[ALIBI_SLOPES], head, 0),
-            .distance = (float)(position_of(in, at, row) - of->start),
-        };
-        adjust(scores, &by);
-        softmax_weights(to, row, of->seen[row], scores);
-    }
-}
-
-// Adds the values of some lines, in one panel, to the sums of some rows.
-static void weigh_lines(berth_span lines, berth_span rows, const weighing *from) {
-    weighing some = *from;
-    if (lines.first < lines.end) {
-        some.panel += lines.first * WIDE;
-        some.count = lines.end - lines.first;
-        some.weights += rows.first * KEYS + lines.first;
-        some.sums += rows.first * some.stride;
-        weigh_values[rows.end - rows.first](&some);
-    }
-}
-
-// The lines that all of a few rows see at once, what only some see row by row, in order. Why not
-// all at once, with weights of 0: what a row does not see may be infinite.
-static void weigh_few(const tile *of, berth_span rows, const weighing *from) {
-    const berth_span all = {
-        .first = of->seen[rows.end - 1].first,
-        .end = greatest(of->seen[rows.end - 1].first, of->seen[rows.first].end),
-    };
-    for (int64_t row = rows.first; row < rows.end; ++row) {
-        const berth_span before = {of->seen[row].first, least(all.first, of->seen[row].end)};
-        weigh_lines(before, (berth_span){row, row + 1}, from);
-    }
-    weigh_lines(all, rows, from);
-    for (int64_t row = rows.first; row < rows.end; ++row) {
-        const berth_span after = {greatest(all.end, of->seen[row].first), of->seen[row].end};
-        weigh_lines(after, (berth_span){row, row + 1}, from);
-    }
-}
-
-static void weigh_tile(const job *in, const task *at, const tile *of, const room *with,
-                       const softmax *to) {
-    const berth_dtype dtype = in->args->states[VALUE_CACHE]->dtype;
-    tile_rows rows;
-    find_tile_rows(in, at, VALUE_CACHE, of, &rows);
-    for (int64_t column = 0; column < to->stride; column += WIDE) {
-        const berth_span columns = {column, in->self->width};
-        pack_values(&rows, of->lines, dtype, columns, with->values);
-        const weighing from = {
-            .panel = with->values,
-            .weights = with->scores,
-            .sums = to->sums + column,
-            .stride = to->stride,
-        };
-        for (int64_t first = 0; first < at->rows; first += BERTH_TILE_ROWS) {
-            weigh_few(of, (berth_span){first, least(first + BERTH_TILE_ROWS, at->rows)}, &from);
-        }
-    }
-}
-
-static void attend_split(const job *in, const task *at, int64_t split, const room *with,
-                         const softmax *to) {
-    berth_span keys = keys_of_split(in, at, split);
-    softmax_begin(to);
-    for (tile of; keys.first < keys.end; keys.first = of.start + KEYS) {
-        find_tile(in, at, keys, &of);
-        score_tile(in, at, &of, with);
-        soften_tile(in, at, &of, with, to);
-        weigh_tile(in, at, &of, with, to);
-    }
-}
-
-// ---- all tasks ----------------------------------------------------------------------------------
+// ---- tasks --------------------------------------------------------------------------------------
 
 static void store_rows(const job *in, const task *at, const softmax *from) {
     const berth_tensor *out = in->args->outputs[0];
     const berth_tensor *sinks = in->args->inputs[SINKS];
-    for (int64_t row = 0; row < at->rows; ++row) {
-        const int64_t to = query_row(in, at, row);
+    for (int64_t row = 0; row < from->rows; ++row) {
+        const int64_t to = query_row_of(in, at, row);
         if (sinks) {
-            softmax_sink(from, row, per_head(sinks, to % out->shape[1], 0));
+            softmax_sink(from, row, per_head(sinks, to, 0));
         }
         softmax_store(from, row, berth_row(out, to), out->dtype, in->self->width);
     }
 }
 
-static void attend_task(const job *in, const task *at, const room *with) {
+static void attend_task(const job *in, const task *at, int64_t part) {
+    const room with = room_of(in, at, part);
     const berth_span splits = splits_of(in, at);
-    pack_queries(in, at, with->queries);
-    attend_split(in, at, splits.first, with, &with->whole);
+    attend_split(in, at, splits.first, &with, &with.whole);
     for (int64_t split = splits.first + 1; split < splits.end; ++split) {
-        attend_split(in, at, split, with, &with->split);
-        softmax_merge(&with->whole, &with->split);
+        attend_split(in, at, split, &with, &with.split);
+        softmax_merge(&with.whole, &with.split);
     }
-    store_rows(in, at, &with->whole);
+    store_rows(in, at, &with.whole);
 }
 
 static softmax partial_of(const job *in, const task *at, int64_t split) {
     const int64_t index = at->index * SPLITS + split;
-    return softmax_at(in->self, in->partials + index * partial_bytes(in->self), at->rows);
+    char *from = in->partials + index * partial_bytes(in->self);
+    return softmax_at(in->self, from, at->heads * at->rows);
 }
 
-// Whether the next piece of work, of that cost, is the part's, of which each gets as much as any.
-static int is_mine(const job *in, int64_t cost, int64_t *done, int64_t part, int64_t parts) {
+// Work of that cost comes next: whether it is the part's, of which each gets as much as any.
+static int is_mine(const job *in, int64_t cost, int64_t *done, berth_span part) {
     const int64_t middle = *done + cost / 2;
     *done += cost;
-    return middle * parts / in->cost == part;
+    return middle * part.end / in->cost == part.first;
+}
+
+static void attend_splits(const job *in, const task *at, int64_t *done, berth_span part) {
+    const berth_span splits = splits_of(in, at);
+    for (int64_t split = splits.first; split < splits.end; ++split) {
+        if (is_mine(in, cost_of(at, keys_of_split(in, at, split)), done, part)) {
+            const room with = room_of(in, at, part.first);
+            const softmax to = partial_of(in, at, split);
+            attend_split(in, at, split, &with, &to);
+        }
+    }
 }
 
 static void attend_part(const void *work, int64_t part, int64_t parts) {
     const job *in = work;
+    const berth_span this = {.first = part, .end = parts};
     int64_t done = 0;
     for (task at = {.index = -1}; next_task(in, &at);) {
-        const room own = room_of(in, part, at.rows);
-        if (!is_split(in, &at)) {
-            if (is_mine(in, cost_of(&at, seen_by_any(in, &at)), &done, part, parts)) {
-                attend_task(in, &at, &own);
-            }
-            continue;
-        }
-        const berth_span splits = splits_of(in, &at);
-        for (int64_t split = splits.first; split < splits.end; ++split) {
-            if (is_mine(in, cost_of(&at, keys_of_split(in, &at, split)), &done, part, parts)) {
-                const softmax to = partial_of(in, &at, split);
-                pack_queries(in, &at, own.queries);
-                attend_split(in, &at, split, &own, &to);
-            }
+        if (in->is_split && may_be_split(in, &at)) {
+            attend_splits(in, &at, &done, this);
+        } else if (is_mine(in, cost_of(&at, seen_by_any(in, &at)), &done, this)) {
+            attend_task(in, &at, part);
         }
     }
 }
@@ -358,7 +172,7 @@ static void attend_part(const void *work, int64_t part, int64_t parts) {
 static void merge_part(const void *work, int64_t part, int64_t parts) {
     const job *in = work;
     for (task at = {.index = -1}; next_task(in, &at);) {
-        if (at.index % parts != part || !is_split(in, &at)) {
+        if (at.index % parts != part || !may_be_split(in, &at)) {
             continue;
         }
         const berth_span splits = splits_of(in, &at);
@@ -371,26 +185,43 @@ static void merge_part(const void *work, int64_t part, int64_t parts) {
     }
 }
 
-// How the work is cut. Fewer rows at a time where that gives every thread something to do.
-static void plan(job *in) {
-    const attention *self = in->self;
-    const int64_t threads = self->cpu->threads;
-    const int64_t rows = in->args->batch->token_count * in->args->inputs[QUERY]->shape[1];
-    const int64_t share = pieces(rows, threads * TASKS) / BERTH_TILE_ROWS * BERTH_TILE_ROWS;
-    int64_t tasks = 0;
-    in->at_once = least(greatest(share, self->fewest), ROWS);
-    for (task at = {.index = -1}; next_task(in, &at); ++tasks) {
-        in->cost += cost_of(&at, seen_by_any(in, &at));
+// Pieces of work, and in *out_tasks in how many tasks.
+static int64_t count_pieces(const job *in, int64_t *out_tasks) {
+    int64_t count = 0;
+    *out_tasks = 0;
+    for (task at = {.index = -1}; next_task(in, &at); ++*out_tasks) {
+        const berth_span splits = splits_of(in, &at);
+        count += may_be_split(in, &at) ? splits.end - splits.first : 1;
     }
-    in->is_split = threads > 1 && tasks < threads * TASKS;
+    return count;
 }
 
-static void attend(const job *in) {
+// How the work is cut: fewer rows and fewer heads at a time where that gives every thread
+// something to do.
+static void plan(job *in) {
+    const attention *self = in->self;
+    const int64_t wanted = self->cpu->threads > 1 ? self->cpu->threads * TASKS : 1;
+    const int64_t rows = in->args->batch->token_count * in->args->inputs[QUERY]->shape[1];
+    const int64_t share = pieces(rows, wanted) / BERTH_TILE_ROWS * BERTH_TILE_ROWS;
+    int64_t tasks = 0;
+    in->rows = least(greatest(share, self->fewest), ROWS);
+    in->heads = kv_heads(in);
+    const int64_t count = count_pieces(in, &tasks);
+    if (count < wanted) {
+        in->heads = greatest(in->heads * count / wanted, 1);
+        (void)count_pieces(in, &tasks);
+    }
+    in->is_split = tasks < wanted;
+    for (task at = {.index = -1}; next_task(in, &at);) {
+        in->cost += cost_of(&at, seen_by_any(in, &at));
+    }
+}
+
+static void attend(job *in) {
     const berth_cpu *cpu = in->self->cpu;
     if (in->cost * in->self->width < ALONE) {
-        job alone = *in;
-        alone.is_split = 0;
-        attend_part(&alone, 0, 1);
+        in->is_split = 0;
+        attend_part(in, 0, 1);
         return;
     }
     cpu->run(cpu, attend_part, in);

@@ -5,9 +5,9 @@
 // has. So a kernel is written once, in these words or in plain loops, without a condition.
 //
 // How a kernel uses it: + - * / work on berth_vec as on floats; BERTH_LANES floats at a time with
-// berth_vec_load … berth_vec_store, the rest of a row with the _part forms; rows of any float dtype
-// with the _as forms, whose dtype should be a constant where they are inlined. A sum that is kept
-// per lane has the same order in every set. For threads see berth_cpu.run in cpu.h.
+// berth_vec_load … berth_vec_store; rows of any float dtype, up to their end, with the _some forms,
+// whose dtype should be a constant where they are inlined. A sum that is kept per lane has the same
+// order in every set. For threads see berth_cpu.run in cpu.h.
 #ifndef BERTH_KERNELS_CPU_SIMD_H
 #define BERTH_KERNELS_CPU_SIMD_H
 
@@ -23,7 +23,9 @@
 // Unrolls the loop that follows, whose bounds are constants: what it indexes stays in registers.
 #define BERTH_UNROLL _Pragma("GCC unroll 16")
 
-#define BERTH_PREFETCH(address) __builtin_prefetch((address), 0, 3) // need not be valid
+// Into the first cache, and into the second; the address need not be valid.
+#define BERTH_PREFETCH(address)     __builtin_prefetch((address), 0, 3)
+#define BERTH_PREFETCH_FAR(address) __builtin_prefetch((address), 0, 2)
 
 // ---- what differs -------------------------------------------------------------------------------
 
@@ -33,6 +35,7 @@
 #include <immintrin.h>
 
 #define BERTH_LANES           16
+#define BERTH_LANE_NUMBERS    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
 #define BERTH_TILE_ROWS       12
 #define BERTH_TILE_HEIGHTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
 
@@ -82,6 +85,7 @@ BERTH_INLINE berth_vec berth_vec_high(berth_vec a, berth_vec b) {
 #include <immintrin.h>
 
 #define BERTH_LANES           8
+#define BERTH_LANE_NUMBERS    0, 1, 2, 3, 4, 5, 6, 7
 #define BERTH_TILE_ROWS       6
 #define BERTH_TILE_HEIGHTS(X) X(1) X(2) X(3) X(4) X(5) X(6)
 
@@ -118,6 +122,7 @@ BERTH_INLINE berth_vec berth_vec_high(berth_vec a, berth_vec b) {
 #else
 
 #define BERTH_LANES           4
+#define BERTH_LANE_NUMBERS    0, 1, 2, 3
 #define BERTH_TILE_ROWS       6
 #define BERTH_TILE_HEIGHTS(X) X(1) X(2) X(3) X(4) X(5) X(6)
 
@@ -178,190 +183,6 @@ BERTH_INLINE berth_vec berth_vec_high(berth_vec a, berth_vec b) {
     (BERTH_MACHINE_HAS_AVX2 && BERTH_MACHINE_HAS("avx512f") && BERTH_MACHINE_HAS("avx512bw") &&    \
      BERTH_MACHINE_HAS("avx512dq") && BERTH_MACHINE_HAS("avx512vl"))
 
-// ---- what every set has -------------------------------------------------------------------------
-
-typedef uint32_t berth_vec_bits __attribute__((vector_size(BERTH_LANES * 4)));
-typedef uint16_t berth_vec_halves __attribute__((vector_size(BERTH_LANES * 2)));
-
-BERTH_INLINE berth_vec berth_vec_load(const void *from) {
-    berth_vec a;
-    memcpy(&a, from, sizeof a);
-    return a;
-}
-
-BERTH_INLINE void berth_vec_store(float *to, berth_vec a) {
-    memcpy(to, &a, sizeof a);
-}
-
-// The 32 bits at an address, which need not be aligned, in every lane.
-BERTH_INLINE berth_vec berth_vec_of_bits(const void *from) {
-    float value;
-    memcpy(&value, from, sizeof value);
-    return berth_vec_of(value);
-}
-
-BERTH_INLINE berth_vec berth_vec_load_bf16(const uint16_t *from) {
-    berth_vec_halves halves;
-    memcpy(&halves, from, sizeof halves);
-    return (berth_vec)(__builtin_convertvector(halves, berth_vec_bits) << 16);
-}
-
-// Rounds as berth_to_bf16 does.
-BERTH_INLINE void berth_vec_store_bf16(uint16_t *to, berth_vec a) {
-    const berth_vec_bits bits = (berth_vec_bits)a;
-    const berth_vec_bits is_nan = (berth_vec_bits)((bits & 0x7fffffffu) > 0x7f800000u);
-    const berth_vec_bits rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-    const berth_vec_bits quiet = bits >> 16 | 0x40u;
-    const berth_vec_bits kept = (rounded & ~is_nan) | (quiet & is_nan);
-    const berth_vec_halves halves = __builtin_convertvector(kept, berth_vec_halves);
-    memcpy(to, &halves, sizeof halves);
-}
-
-// Of BERTH_LANES pairs of bf16: the first of each, and the second.
-BERTH_INLINE berth_vec berth_vec_first_of(berth_vec pairs) {
-    return (berth_vec)((berth_vec_bits)pairs << 16);
-}
-
-BERTH_INLINE berth_vec berth_vec_second_of(berth_vec pairs) {
-    return (berth_vec)((berth_vec_bits)pairs & 0xffff0000u);
-}
-
-BERTH_INLINE berth_vec berth_vec_first(const void *pairs) {
-    return berth_vec_first_of(berth_vec_load(pairs));
-}
-
-BERTH_INLINE berth_vec berth_vec_second(const void *pairs) {
-    return berth_vec_second_of(berth_vec_load(pairs));
-}
-
-// Rows become columns. berth_vec_low and _high give the lower and the upper halves of two vectors
-// by turns; each round halves the distance between neighbours of a column.
-BERTH_INLINE void berth_vec_transpose(berth_vec rows[BERTH_LANES]) {
-    BERTH_UNROLL
-    for (int round = 1; round < BERTH_LANES; round *= 2) {
-        berth_vec next[BERTH_LANES];
-        BERTH_UNROLL
-        for (int i = 0; i < BERTH_LANES / 2; ++i) {
-            next[2 * i] = berth_vec_low(rows[i], rows[i + BERTH_LANES / 2]);
-            next[2 * i + 1] = berth_vec_high(rows[i], rows[i + BERTH_LANES / 2]);
-        }
-        BERTH_UNROLL
-        for (int i = 0; i < BERTH_LANES; ++i) {
-            rows[i] = next[i];
-        }
-    }
-}
-
-// The sum and the largest of the lanes.
-BERTH_INLINE float berth_vec_sum(berth_vec a) {
-    for (int half = BERTH_LANES / 2; half > 0; half /= 2) {
-        for (int lane = 0; lane < half; ++lane) {
-            a[lane] += a[lane + half];
-        }
-    }
-    return a[0];
-}
-
-BERTH_INLINE float berth_vec_largest(berth_vec a) {
-    for (int lane = 1; lane < BERTH_LANES; ++lane) {
-        a[0] = a[lane] > a[0] ? a[lane] : a[0];
-    }
-    return a[0];
-}
-
-// Elements [first, first + BERTH_LANES) of a row.
-BERTH_INLINE berth_vec berth_vec_load_as(const void *row, berth_dtype dtype, int64_t first) {
-    return dtype == BERTH_DTYPE_F32    ? berth_vec_load((const float *)row + first)
-           : dtype == BERTH_DTYPE_BF16 ? berth_vec_load_bf16((const uint16_t *)row + first)
-                                       : berth_vec_load_f16((const uint16_t *)row + first);
-}
-
-BERTH_INLINE void berth_vec_store_as(void *row, berth_dtype dtype, int64_t first, berth_vec a) {
-    if (dtype == BERTH_DTYPE_F32) {
-        berth_vec_store((float *)row + first, a);
-    } else if (dtype == BERTH_DTYPE_BF16) {
-        berth_vec_store_bf16((uint16_t *)row + first, a);
-    } else {
-        berth_vec_store_f16((uint16_t *)row + first, a);
-    }
-}
-
-// `count` elements, at most BERTH_LANES; the other lanes are zero.
-BERTH_SELDOM berth_vec berth_vec_load_part(const void *row, berth_dtype dtype, int64_t first,
-                                           int64_t count) {
-    float lanes[BERTH_LANES] = {0};
-    berth_load(row, dtype, first, count, lanes);
-    return berth_vec_load(lanes);
-}
-
-BERTH_SELDOM void berth_vec_store_part(void *row, berth_dtype dtype, int64_t first, int64_t count,
-                                       berth_vec a) {
-    for (int64_t lane = 0; lane < count; ++lane) {
-        berth_store_at(row, dtype, first + lane, a[lane]);
-    }
-}
-
-// Elements [first, first + BERTH_LANES) of a row that ends at `end`; lanes behind it are zero, and
-// not stored.
-BERTH_INLINE berth_vec berth_vec_load_some(const void *row, berth_dtype dtype, int64_t first,
-                                           int64_t end) {
-    const int64_t count = end - first;
-    return count >= BERTH_LANES ? berth_vec_load_as(row, dtype, first)
-           : count > 0          ? berth_vec_load_part(row, dtype, first, count)
-                                : berth_vec_of(0);
-}
-
-BERTH_INLINE void berth_vec_store_some(void *row, berth_dtype dtype, int64_t first, int64_t end,
-                                       berth_vec a) {
-    if (end - first >= BERTH_LANES) {
-        berth_vec_store_as(row, dtype, first, a);
-    } else {
-        berth_vec_store_part(row, dtype, first, end - first, a);
-    }
-}
-
-// The value that a store of that dtype would keep.
-BERTH_INLINE berth_vec berth_vec_round_to(berth_dtype dtype, berth_vec a) {
-    uint16_t halves[BERTH_LANES];
-    if (dtype == BERTH_DTYPE_BF16) {
-        berth_vec_store_bf16(halves, a);
-        return berth_vec_load_bf16(halves);
-    }
-    if (dtype == BERTH_DTYPE_F16) {
-        berth_vec_store_f16(halves, a);
-        return berth_vec_load_f16(halves);
-    }
-    return a;
-}
-
-typedef int32_t berth_vec_ints __attribute__((vector_size(BERTH_LANES * 4)));
-
-// e^x within 2 units in the last place; subnormal results, infinities and NaN as expf gives them.
-BERTH_INLINE berth_vec berth_vec_exp(berth_vec x) {
-    // x = n·ln 2 + r with |r| ≤ ln 2 / 2; adding 1.5·2^23 rounds to the integer n in the low bits.
-    const berth_vec magic = berth_vec_of(0x1.8p+23f);
-    const berth_vec shifted = berth_vec_fma(x, berth_vec_of(0x1.715476p+0f), magic);
-    const berth_vec_ints n = (berth_vec_ints)((berth_vec_bits)shifted - (berth_vec_bits)magic);
-    const berth_vec whole = shifted - magic;
-    // ln 2 in two parts: the product with the first is exact.
-    berth_vec r = berth_vec_fma(whole, berth_vec_of(-0x1.62e4p-1f), x);
-    r = berth_vec_fma(whole, berth_vec_of(-0x1.7f7d1cp-20f), r);
-    berth_vec sum = berth_vec_of(1.0f / 5040);
-    sum = berth_vec_fma(sum, r, berth_vec_of(1.0f / 720));
-    sum = berth_vec_fma(sum, r, berth_vec_of(1.0f / 120));
-    sum = berth_vec_fma(sum, r, berth_vec_of(1.0f / 24));
-    sum = berth_vec_fma(sum, r, berth_vec_of(1.0f / 6));
-    sum = berth_vec_fma(sum, r, berth_vec_of(0.5f));
-    sum = berth_vec_fma(sum, r, berth_vec_of(1.0f));
-    sum = berth_vec_fma(sum, r, berth_vec_of(1.0f));
-    // 2^n in two factors, so that each is a normal number for subnormal results too.
-    const berth_vec_ints half = n >> 1;
-    const berth_vec first = (berth_vec)((berth_vec_bits)(half + 127) << 23);
-    const berth_vec second = (berth_vec)((berth_vec_bits)(n - half + 127) << 23);
-    const berth_vec_bits value = (berth_vec_bits)(sum * first * second);
-    const berth_vec_bits is_small = (berth_vec_bits)(x < -104.0f);
-    const berth_vec_bits is_large = (berth_vec_bits)(x > 89.0f);
-    return (berth_vec)((value & ~is_small & ~is_large) | (is_large & 0x7f800000u));
-}
+#include <cpu/vec.h> // what every set has
 
 #endif

@@ -3,19 +3,26 @@
 // kernels.
 //
 // Kernels in kernels/gpu are compiled by either compiler; the names below are all they need of a
-// runtime. The platform's `self` is a berth_gpu, so that a kernel's create finds its stream.
+// runtime. The platform's `self` is a berth_gpu, so that a kernel's create finds its stream. What
+// only device code needs is in element.h and launch.h.
 #ifndef BERTH_KERNELS_GPU_GPU_H
 #define BERTH_KERNELS_GPU_GPU_H
 
 #include <berth/op.h>
 
 #if defined(__HIP_PLATFORM_AMD__)
+#include <hip/hip_fp16.h>
 #include <hip/hip_runtime.h>
 #define gpuStream_t       hipStream_t
 #define gpuError_t        hipError_t
 #define gpuSuccess        hipSuccess
 #define gpuGetLastError   hipGetLastError
 #define gpuGetErrorString hipGetErrorString
+#define gpuMalloc         hipMalloc
+#define gpuFree           hipFree
+#define gpuMemcpy         hipMemcpy
+#define gpuMemset         hipMemset
+#define gpuUpload         hipMemcpyHostToDevice
 #else
 #include <cuda_runtime_api.h>
 #define gpuStream_t       cudaStream_t
@@ -23,6 +30,11 @@
 #define gpuSuccess        cudaSuccess
 #define gpuGetLastError   cudaGetLastError
 #define gpuGetErrorString cudaGetErrorString
+#define gpuMalloc         cudaMalloc
+#define gpuFree           cudaFree
+#define gpuMemcpy         cudaMemcpy
+#define gpuMemset         cudaMemset
+#define gpuUpload         cudaMemcpyHostToDevice
 #endif
 
 #define BERTH_GPU_MAX_DEVICES 16
@@ -31,6 +43,16 @@
 typedef struct berth_gpu {
     const berth_host *host;
     gpuStream_t streams[BERTH_GPU_MAX_DEVICES]; // all work of a device is queued here
+    int32_t multiprocessors[BERTH_GPU_MAX_DEVICES];
+    // Whether a kernel may begin while the one before it ends: device and code are of compute
+    // capability 9.
+    int32_t overlaps[BERTH_GPU_MAX_DEVICES];
+    // Whether groups of warps multiply together: both are of 9.0 and its own features.
+    int32_t groups[BERTH_GPU_MAX_DEVICES];
+    // What kernels keep for the platform's life: made by the first that needs it, given back by its
+    // own function before the platform goes.
+    void *products;
+    void (*release_products)(struct berth_gpu *gpu);
 } berth_gpu;
 
 // The address of a tensor's first element: on a GPU a base is an address.
@@ -47,4 +69,92 @@ static inline berth_status berth_gpu_launched(const berth_host *host, const char
                                                    kernel, gpuGetErrorString(error));
 }
 
+// ---- device code --------------------------------------------------------------------------------
+
+#if defined(__HIP_PLATFORM_AMD__) && defined(__HIPCC__)
+
+#define gpu_shuffle_xor(value, mask) __shfl_xor((value), (mask), 32)
+
+// Nothing overlaps: a kernel begins when all before it have ended.
+static __device__ inline void gpu_wait_for_inputs() {}
+static __device__ inline void gpu_let_next_begin() {}
+
+static __device__ inline uint16_t gpu_to_bf16_bits(float value) {
+    const uint32_t bits = __float_as_uint(value);
+    const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? bits >> 16 | 0x40u : rounded);
+}
+
+#define BERTH_GPU_KEY BERTH_DISPATCH_HIP
+
+template <typename K, typename... A>
+static inline void gpu_start(const berth_gpu *, uint64_t, dim3 blocks, dim3 threads,
+                             uint32_t shared, gpuStream_t stream, K *kernel, A... arguments) {
+    kernel<<<blocks, threads, shared, stream>>>(arguments...);
+}
+
+#elif defined(__CUDACC__)
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#define gpu_shuffle_xor(value, mask) __shfl_xor_sync(0xffffffffu, (value), (mask), 32)
+
+// A kernel may begin while the one before it still runs. What it reads of others' results, and what
+// it writes, comes after this; before it come only weights.
+static __device__ inline void gpu_wait_for_inputs() {
+#if __CUDA_ARCH__ >= 900
+    cudaGridDependencySynchronize();
+#endif
+}
+
+// From here on the next kernel may begin, up to its own wait.
+static __device__ inline void gpu_let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
+// Whether device code may use what capability 9 brought.
+#if __CUDA_ARCH__ >= 900
+#define CUDA_IS_90 true
+#else
+#define CUDA_IS_90 false
+#endif
+
+// Whether it may use what only capability 9.0 has: code for sm_90a.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define CUDA_HAS_WGMMA true
+#else
+#define CUDA_HAS_WGMMA false
+#endif
+
+static __device__ inline uint16_t gpu_to_bf16_bits(float value) {
+    return __bfloat16_as_ushort(__float2bfloat16_rn(value));
+}
+
+#define BERTH_GPU_KEY BERTH_DISPATCH_CUDA
+
+template <typename... P, typename... A>
+static inline void gpu_start(const berth_gpu *gpu, uint64_t device, dim3 blocks, dim3 threads,
+                             uint32_t shared, gpuStream_t stream, void (*kernel)(P...),
+                             A... arguments) {
+    // Why all alike: a multiprocessor that changes the share of its shared memory first runs empty.
+    (void)cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
+                               cudaFuncAttributePreferredSharedMemoryCarveout,
+                               cudaSharedmemCarveoutMaxShared);
+    cudaLaunchAttribute overlap;
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = blocks;
+    config.blockDim = threads;
+    config.dynamicSmemBytes = shared;
+    config.stream = stream;
+    config.attrs = &overlap;
+    config.numAttrs = gpu->overlaps[device] ? 1 : 0;
+    (void)cudaLaunchKernelEx(&config, kernel, static_cast<P>(arguments)...);
+}
+
+#endif
 #endif

@@ -16,4 +16,4 @@ static const berth_op_attribute *const attributes[] = {
     BERTH_OPTIONAL_ATTRIBUTE("dim", BERTH_ATTRIBUTE_I64, .i64 = -1),
 };
 
-const berth_op berth_op_all_gather = COLLECTIVE_OP("all_gather", "AllGather");
+const berth_op berth_op_all_gather = COLLECTIVE_OP("all_gather", "AllGather", infer);

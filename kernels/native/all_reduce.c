@@ -7,12 +7,8 @@
 
 #include "collective_rules.h"
 
-static berth_status infer(const berth_op_site *site, berth_op_result *out) {
-    return collective_infer(site, out);
-}
-
 static const berth_op_attribute *const attributes[] = {
     COLLECTIVE_ATTRIBUTES,
 };
 
-const berth_op berth_op_all_reduce = COLLECTIVE_OP("all_reduce", "AllReduce");
+const berth_op berth_op_all_reduce = COLLECTIVE_OP("all_reduce", "AllReduce", collective_infer);

@@ -7,14 +7,9 @@
 
 #include "collective_rules.h"
 
-static berth_status infer(const berth_op_site *site, berth_op_result *out) {
-    BERTH_RULE_TRY(collective_infer(site, out));
-    return collective_rank(site);
-}
-
 static const berth_op_attribute *const attributes[] = {
     COLLECTIVE_ATTRIBUTES,
     BERTH_OPTIONAL_ATTRIBUTE("src", BERTH_ATTRIBUTE_I64, .i64 = 0),
 };
 
-const berth_op berth_op_broadcast = COLLECTIVE_OP("broadcast", "Broadcast");
+const berth_op berth_op_broadcast = COLLECTIVE_OP("broadcast", "Broadcast", collective_infer_rank);

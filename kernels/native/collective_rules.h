@@ -25,13 +25,19 @@ static inline berth_status collective_infer(const berth_op_site *site, berth_op_
 }
 
 // The other side's rank in the group.
-static inline berth_status collective_rank(const berth_op_site *site) {
+static inline berth_status collective_check_rank(const berth_op_site *site) {
     const int64_t rank = site->attributes[DIM_OR_RANK]->i64;
     const int64_t ranks = site->attributes[WORLD_SIZE]->i64;
     return rank >= 0 && rank < ranks
                ? BERTH_OK
                : BERTH_RULE_ATTRIBUTE(site, DIM_OR_RANK, "must be 0 to %lld, is %lld",
                                       (long long)ranks - 1, (long long)rank);
+}
+
+// x as it is, by or for one rank.
+static inline berth_status collective_infer_rank(const berth_op_site *site, berth_op_result *out) {
+    BERTH_RULE_TRY(collective_infer(site, out));
+    return collective_check_rank(site);
 }
 
 // The dimension of x that attribute `attribute` names, from the end when it is negative.
@@ -81,12 +87,12 @@ static inline berth_status collective_reference(void *self, const berth_op_args 
 static const berth_op_argument *const inputs[] = {BERTH_STRIDED_INPUT("x")};
 
 // The table of one; `attributes` is the file's own.
-#define COLLECTIVE_OP(op_name, op_class)                                                           \
+#define COLLECTIVE_OP(op_name, op_class, op_infer)                                                 \
     {                                                                                              \
         .size = sizeof(berth_op), .name = (op_name), .class_name = (op_class), .revision = 1,      \
         .inputs = inputs, .input_count = sizeof inputs / sizeof inputs[0],                         \
         .attributes = attributes, .attribute_count = sizeof attributes / sizeof attributes[0],     \
-        .infer = infer, .reference = collective_reference                                          \
+        .infer = (op_infer), .reference = collective_reference                                     \
     }
 
 #endif

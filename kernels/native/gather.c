@@ -10,7 +10,7 @@
 
 static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     BERTH_RULE_TRY(collective_infer_gathered(site, DIM, out));
-    return collective_rank(site);
+    return collective_check_rank(site);
 }
 
 static const berth_op_attribute *const attributes[] = {
@@ -19,4 +19,4 @@ static const berth_op_attribute *const attributes[] = {
     BERTH_OPTIONAL_ATTRIBUTE("dim", BERTH_ATTRIBUTE_I64, .i64 = -1),
 };
 
-const berth_op berth_op_gather = COLLECTIVE_OP("gather", "Gather");
+const berth_op berth_op_gather = COLLECTIVE_OP("gather", "Gather", infer);

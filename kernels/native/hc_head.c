@@ -13,7 +13,7 @@
 // kernels rounds the normalised x to bf16 before the product; an implementation may.
 #include <berth/op.h>
 
-#include "mhc_rules.h"
+#include "mhc_streams.h"
 
 enum { HIDDEN_STATES, HC_FN, HC_SCALE, HC_BASE };
 enum { RMS_NORM_EPS, HC_EPS };
@@ -28,11 +28,6 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     --y->ndim;
     y->dims[y->ndim - 1] = berth_last_dim(hidden);
     return BERTH_OK;
-}
-
-static uint64_t workspace(const berth_op_site *site, uint64_t tokens) {
-    (void)tokens;
-    return (uint64_t)mhc_streams(site->inputs[HIDDEN_STATES]) * sizeof(float);
 }
 
 static berth_status reference(void *self, const berth_op_args *args) {
@@ -78,5 +73,5 @@ const berth_op berth_op_hc_head = {
     .attribute_count = sizeof attributes / sizeof attributes[0],
     .infer = infer,
     .reference = reference,
-    .reference_workspace = workspace,
+    .reference_workspace = mhc_workspace,
 };

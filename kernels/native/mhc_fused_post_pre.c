@@ -10,10 +10,10 @@
 //   post_mix_cur, comb_mix_cur, layer_input_cur   what mhc_pre gives
 #include <berth/op.h>
 
-#include "mhc_rules.h"
+#include "mhc_streams.h"
 
-enum { X, RESIDUAL, POST_LAYER_MIX, COMB_RES_MIX, FN, HC_SCALE, HC_BASE };
-enum { RESIDUAL_CUR, POST_MIX_CUR, COMB_MIX_CUR, LAYER_INPUT_CUR };
+enum { X, RESIDUAL, POST_LAYER_MIX, COMB_RES_MIX, FN };
+enum { RESIDUAL_CUR, POST_MIX_CUR };
 
 static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     BERTH_RULE_TRY(mhc_check_residual(site, RESIDUAL));
@@ -24,31 +24,17 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     return BERTH_OK;
 }
 
-static uint64_t workspace(const berth_op_site *site, uint64_t tokens) {
-    (void)tokens;
-    return mhc_mix_bytes(site->inputs[RESIDUAL]);
-}
-
 static berth_status reference(void *self, const berth_op_args *args) {
-    const mhc_outputs out = {
-        .post_mix = args->outputs[POST_MIX_CUR],
-        .comb_mix = args->outputs[COMB_MIX_CUR],
-        .layer_input = args->outputs[LAYER_INPUT_CUR],
-    };
     const berth_tensor *residual = args->outputs[RESIDUAL_CUR];
     mhc_leave(args->inputs, residual);
-    mhc_enter(self, residual, args->inputs + FN, &out, berth_data(args->workspace));
+    mhc_enter(self, residual, args->inputs + FN, args->outputs + POST_MIX_CUR,
+              berth_data(args->workspace));
     return BERTH_OK;
 }
 
 static const berth_op_argument *const inputs[] = {
-    BERTH_INPUT("x"),
-    BERTH_INPUT("residual"),
-    BERTH_INPUT("post_layer_mix"),
-    BERTH_INPUT("comb_res_mix"),
-    BERTH_INPUT("fn"),
-    BERTH_INPUT("hc_scale"),
-    BERTH_INPUT("hc_base"),
+    MHC_POST_OPERANDS,
+    MHC_PRE_WEIGHTS,
 };
 static const berth_op_attribute *const attributes[] = {MHC_ATTRIBUTES};
 
@@ -63,5 +49,5 @@ const berth_op berth_op_mhc_fused_post_pre = {
     .attribute_count = sizeof attributes / sizeof attributes[0],
     .infer = infer,
     .reference = reference,
-    .reference_workspace = workspace,
+    .reference_workspace = mhc_workspace,
 };

@@ -9,7 +9,7 @@
 // Sums in f32, one rounding: vLLM's MHCPostOp.forward_native.
 #include <berth/op.h>
 
-#include "mhc_rules.h"
+#include "mhc_streams.h"
 
 enum { X, RESIDUAL, POST_LAYER_MIX };
 
@@ -27,10 +27,7 @@ static berth_status reference(void *self, const berth_op_args *args) {
 }
 
 static const berth_op_argument *const inputs[] = {
-    BERTH_INPUT("x"),
-    BERTH_INPUT("residual"),
-    BERTH_INPUT("post_layer_mix"),
-    BERTH_INPUT("comb_res_mix"),
+    MHC_POST_OPERANDS,
 };
 
 const berth_op berth_op_mhc_post = {

@@ -13,10 +13,10 @@
 // kernels can do and native leaves out, is an op of its own here.
 #include <berth/op.h>
 
-#include "mhc_rules.h"
+#include "mhc_streams.h"
 
-enum { RESIDUAL, FN, HC_SCALE, HC_BASE };
-enum { POST_MIX, COMB_MIX, LAYER_INPUT };
+enum { RESIDUAL, FN };
+enum { POST_MIX };
 
 static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     BERTH_RULE_TRY(mhc_check_residual(site, RESIDUAL));
@@ -25,26 +25,15 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     return BERTH_OK;
 }
 
-static uint64_t workspace(const berth_op_site *site, uint64_t tokens) {
-    (void)tokens;
-    return mhc_mix_bytes(site->inputs[RESIDUAL]);
-}
-
 static berth_status reference(void *self, const berth_op_args *args) {
-    const mhc_outputs out = {
-        .post_mix = args->outputs[POST_MIX],
-        .comb_mix = args->outputs[COMB_MIX],
-        .layer_input = args->outputs[LAYER_INPUT],
-    };
-    mhc_enter(self, args->inputs[RESIDUAL], args->inputs + FN, &out, berth_data(args->workspace));
+    mhc_enter(self, args->inputs[RESIDUAL], args->inputs + FN, args->outputs + POST_MIX,
+              berth_data(args->workspace));
     return BERTH_OK;
 }
 
 static const berth_op_argument *const inputs[] = {
     BERTH_INPUT("residual"),
-    BERTH_INPUT("fn"),
-    BERTH_INPUT("hc_scale"),
-    BERTH_INPUT("hc_base"),
+    MHC_PRE_WEIGHTS,
 };
 static const berth_op_attribute *const attributes[] = {MHC_ATTRIBUTES};
 
@@ -59,5 +48,5 @@ const berth_op berth_op_mhc_pre = {
     .attribute_count = sizeof attributes / sizeof attributes[0],
     .infer = infer,
     .reference = reference,
-    .reference_workspace = workspace,
+    .reference_workspace = mhc_workspace,
 };

@@ -26,4 +26,4 @@ static const berth_op_attribute *const attributes[] = {
     BERTH_OPTIONAL_ATTRIBUTE("dim", BERTH_ATTRIBUTE_I64, .i64 = -1),
 };
 
-const berth_op berth_op_reduce_scatter = COLLECTIVE_OP("reduce_scatter", "ReduceScatter");
+const berth_op berth_op_reduce_scatter = COLLECTIVE_OP("reduce_scatter", "ReduceScatter", infer);

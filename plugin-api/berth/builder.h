@@ -39,6 +39,10 @@ typedef struct berth_shard {
     const char *id; // "q", "k", "v", "0", "1": what the model's weight rules name
     int64_t offset;
     int64_t extent;
+    // A rank's part: where it begins in the checkpoint's tensor, and that tensor's whole extent.
+    // Extent 0: the shard is the whole tensor.
+    int64_t stored_offset;
+    int64_t stored_extent;
 } berth_shard;
 
 // A weight, loaded from the checkpoint tensor of the same name (after the model's weight rules).
@@ -53,7 +57,26 @@ typedef struct berth_parameter {
     int64_t input_dim;  // dimension that input-parallel ranks split, -1: none
     const berth_shard *const *shards;
     uint64_t shard_count;
+    // A rank's part along output_dim (of a parameter without shards) or along input_dim, not both:
+    // where it begins in the checkpoint's tensor, and that tensor's whole extent. Rows of the part
+    // that lie behind the tensor's end are zero. Extent 0: the parameter is the whole tensor.
+    int64_t stored_output_offset;
+    int64_t stored_output_extent;
+    int64_t stored_input_offset;
+    int64_t stored_input_extent;
 } berth_parameter;
+
+// What a layer keeps of every sequence beside a KV cache: the last inputs of a convolution, the
+// state of a recurrence. Declared before the node that uses it; that node's state `index` is then
+// [slots, shape...], and the slot of a sequence is the first block of its block table.
+typedef struct berth_layer_state {
+    uint64_t size;
+    const char *layer; // equals the prefix of the call
+    uint64_t index;
+    const char *dtype;    // "f32", "f16" or "bf16"
+    const int64_t *shape; // of one slot
+    uint64_t ndim;
+} berth_layer_state;
 
 // The KV cache of an attention layer, declared before the node that uses it.
 typedef struct berth_kv_cache {
@@ -63,6 +86,9 @@ typedef struct berth_kv_cache {
     int64_t num_kv_heads;
     int64_t head_size;
     int64_t sliding_window; // 0: none
+    // 1: one state of rows that serve as keys and values of all heads; num_kv_heads is 1 and
+    // head_size the width of a row. The state is [blocks, block_size, head_size].
+    uint64_t is_latent;
 } berth_kv_cache;
 
 // y = x W^T + b, by way of the layer's quantization method.
@@ -76,6 +102,11 @@ typedef struct berth_linear {
     uint64_t shard_count;
     uint64_t has_bias;
     const char *layer_class; // "QKVParallelLinear", for rules that depend on it
+    // A rank's part, as in berth_parameter; sizes above are those of the part.
+    int64_t stored_output_offset;
+    int64_t stored_output_extent;
+    int64_t stored_input_offset;
+    int64_t stored_input_extent;
 } berth_linear;
 
 typedef struct berth_model_description {
@@ -120,6 +151,8 @@ struct berth_builder {
     // Ends the build with this status; the first call wins.
     void (*fail)(berth_builder *builder, berth_status status, const char *text, uint64_t length);
     uint64_t (*has_failed)(const berth_builder *builder);
+    // A state per sequence; see berth_layer_state. BERTH_HAS(builder, state) asks for the slot.
+    void (*state)(berth_builder *builder, const berth_layer_state *state);
 };
 
 // ---- calls as one expression --------------------------------------------------------------------

@@ -56,6 +56,26 @@ typedef struct berth_device_api {
     // used.
     berth_status (*memory_info)(void *self, uint64_t device, uint64_t *out_free,
                                 uint64_t *out_total);
+
+    // From here on ABI 1.1.
+    // [inherit][startup] Host memory that copies of this device reach without a detour. NULL:
+    // ordinary memory. Both or neither.
+    berth_status (*allocate_host)(void *self, uint64_t device, uint64_t bytes, void **out_memory);
+    void (*release_host)(void *self, uint64_t device, void *memory); // [inherit][startup] takes
+                                                                     // NULL
+    // [inherit][engine] copy_to_device that may return before the copy is done: the source stays as
+    // it is until the next wait, of whatever kind. NULL: copy_to_device.
+    berth_status (*queue_to_device)(void *self, uint64_t device, const berth_copy *copy);
+    // Recording, claimed by BERTH_CAPABILITY_GRAPH_CAPTURE; all four or none. From capture_begin
+    // to capture_end forwards of implementations with BERTH_IMPL_CAPTURABLE queue work that is not
+    // run but recorded; the host calls no other slot between the two. replay queues the recorded
+    // work once, on the same memory: what is in it may have changed, what the host gave as numbers
+    // has not.
+    berth_status (*capture_begin)(void *self, uint64_t device); // [optional][engine]
+    // [optional][engine] Ends the recording also when it gives no graph.
+    berth_status (*capture_end)(void *self, uint64_t device, void **out_graph);
+    berth_status (*replay)(void *self, uint64_t device, void *graph);      // [optional][engine]
+    void (*release_graph)(void *self, uint64_t device, void *graph);       // [optional][engine]
 } berth_device_api;
 
 #endif

@@ -31,7 +31,7 @@
 #define BERTH_ABI(major, minor) ((uint64_t)(major) << 32 | (uint64_t)(minor))
 #define BERTH_ABI_MAJOR(abi)    ((uint32_t)((abi) >> 32))
 #define BERTH_ABI_MINOR(abi)    ((uint32_t)(abi))
-#define BERTH_ABI_CURRENT       BERTH_ABI(1, 0)
+#define BERTH_ABI_CURRENT       BERTH_ABI(1, 1)
 
 // ---- dtypes -------------------------------------------------------------------------------------
 

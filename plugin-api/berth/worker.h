@@ -48,6 +48,7 @@ typedef struct berth_kv_cache_spec {
     berth_dtype dtype;
     uint32_t group;      // layers of one group share a block table
     uint64_t page_bytes; // one block of this layer, keys and values
+    uint64_t is_latent;  // 1: one row of head_size serves as both
 } berth_kv_cache_spec;
 
 typedef struct berth_kv_cache_config {

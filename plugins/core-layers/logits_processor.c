@@ -1,23 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 // LogitsProcessor: the logits of those rows that somebody wants to sample from. Its prefix is that
 // of the head, whose attributes it hands on.
-// Input hidden states [tokens, embedding_dim]; output [logits rows, num_embeddings].
-// Attributes: those of ParallelLMHead, and scale (1) and soft_cap (0: none), of which only the
-// defaults can be built so far.
-#include <berth/layer.h>
+// Input hidden states [tokens, embedding_dim]; output [logits rows, org_vocab_size].
+// Attributes: those of ParallelLMHead, org_vocab_size (num_embeddings: what is behind is cut off),
+// soft_cap (0: none) and scale (1), in this order.
+#include "linear/linear.h"
+
+#include <string.h>
+
+#define MAX_ATTRIBUTES 16
+
+// The call's attributes without its own: what the head knows.
+static uint64_t take_heads(const berth_call *call, const berth_attribute *out[MAX_ATTRIBUTES]) {
+    static const char *const own[] = {"org_vocab_size", "soft_cap", "scale"};
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < call->attribute_count && count < MAX_ATTRIBUTES; ++i) {
+        int is_own = 0;
+        for (size_t k = 0; k < sizeof own / sizeof own[0]; ++k) {
+            is_own = is_own || strcmp(call->attributes[i]->name, own[k]) == 0;
+        }
+        if (!is_own) {
+            out[count++] = call->attributes[i];
+        }
+    }
+    return count;
+}
 
 static void build(berth_builder *builder, const berth_call *call) {
-    if (berth_call_f64(call, "scale", 1) != 1 || berth_call_f64(call, "soft_cap", 0) != 0) {
-        berth_build_fail(builder, BERTH_UNSUPPORTED,
-                         "LogitsProcessor '%s': a scale or a soft cap of logits", call->prefix);
-        return;
-    }
+    const berth_world world = berth_world_of(builder, call);
+    const int64_t tokens = berth_call_i64(call, "num_embeddings", 0);
+    const int64_t kept = berth_call_i64(call, "org_vocab_size", tokens);
+    const double scale = berth_call_f64(call, "scale", 1);
+    const double cap = berth_call_f64(call, "soft_cap", 0);
+    const berth_attribute *attributes[MAX_ATTRIBUTES];
+    const uint64_t count = take_heads(call, attributes);
     const berth_value rows = builder->input(builder, "logits_rows");
     const berth_value wanted = BERTH_EMIT(builder, "select_rows", .prefix = call->prefix,
                                           BERTH_INPUTS(call->inputs[0], rows));
-    call->outputs[0] =
+    berth_value logits =
         BERTH_LAYER(builder, "ParallelLMHead", .prefix = call->prefix, BERTH_INPUTS(wanted),
-                    .attributes = call->attributes, .attribute_count = call->attribute_count);
+                    .attributes = attributes, .attribute_count = count);
+    if (world.size > 1) {
+        logits = BERTH_EMIT(builder, "all_gather", .prefix = call->prefix, BERTH_INPUTS(logits),
+                            BERTH_ATTRIBUTES(BERTH_I64("world_size", world.size)));
+    }
+    const berth_value_type *type = builder->type(builder, logits);
+    if (type->ndim == 2 && type->dims[1].b != kept) {
+        logits = builder->slice(builder, logits, 1, 0, kept);
+    }
+    if (scale != 1 || cap != 0) {
+        logits = BERTH_EMIT(builder, "scale_logits", .prefix = call->prefix, BERTH_INPUTS(logits),
+                            BERTH_ATTRIBUTES(BERTH_F64("scale", scale), BERTH_F64("soft_cap", cap)));
+    }
+    call->outputs[0] = logits;
 }
 
 const berth_layer berth_layer_logits_processor = {

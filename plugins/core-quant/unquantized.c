@@ -29,6 +29,10 @@ static void create_weights(berth_builder *builder, const berth_linear *linear,
         .input_dim = 1,
         .shards = linear->shards,
         .shard_count = linear->shard_count,
+        .stored_output_offset = linear->stored_output_offset,
+        .stored_output_extent = linear->stored_output_extent,
+        .stored_input_offset = linear->stored_input_offset,
+        .stored_input_extent = linear->stored_input_extent,
     };
     weights[0] = builder->parameter(builder, &weight);
     if (linear->has_bias) {
@@ -38,6 +42,7 @@ static void create_weights(berth_builder *builder, const berth_linear *linear,
         bias.ndim = 1;
         bias.is_vector = 1;
         bias.input_dim = -1;
+        bias.stored_input_extent = 0;
         weights[1] = builder->parameter(builder, &bias);
     }
 }

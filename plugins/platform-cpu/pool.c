@@ -11,10 +11,13 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <time.h>
 
-// Looks before a sleep, some tens of microseconds: longer than what lies between two kernels of a
-// step, shorter than a time slice that somebody else could use.
-#define LOOKS 4000
+// How long somebody looks before he sleeps: longer than what lies between two kernels of a step,
+// shorter than a time slice that somebody else could use. Why by the clock: a pause takes 40 cycles
+// on one processor and 140 on another.
+#define LOOK_NS INT64_C(1000000)
+#define LOOKS   64 // between two looks at the clock
 
 typedef struct worker {
     cpu_pool *pool;
@@ -27,9 +30,9 @@ struct cpu_pool {
     berth_work_fn function; // NULL: the workers shall end
     const void *work;
     int64_t parts;
-    _Atomic int64_t call; // number of the last one
-    _Atomic int64_t left; // workers that are still in it
+    _Alignas(64) _Atomic int64_t call; // number of the last one
     _Atomic int64_t sleepers;
+    _Alignas(64) _Atomic int64_t left; // workers that are still in it
     _Atomic int64_t is_caller_asleep;
     pthread_mutex_t mutex;
     pthread_cond_t called;
@@ -43,14 +46,31 @@ int64_t cpu_pool_cores(void) {
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
+static int64_t nanoseconds_now(void) {
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+// Looks for a value for a moment; 0: it has not come.
+static int look_for(const _Atomic int64_t *where, int64_t value) {
+    const int64_t end = nanoseconds_now() + LOOK_NS;
+    do {
+        for (int look = 0; look < LOOKS; ++look) {
+            if (atomic_load_explicit(where, memory_order_acquire) == value) {
+                return 1;
+            }
+            BERTH_PAUSE();
+        }
+    } while (nanoseconds_now() < end);
+    return 0;
+}
+
 // ---- workers ------------------------------------------------------------------------------------
 
 static void wait_for_call(cpu_pool *pool, int64_t seen) {
-    for (int64_t look = 0; look < LOOKS; ++look) {
-        if (atomic_load_explicit(&pool->call, memory_order_acquire) != seen) {
-            return;
-        }
-        BERTH_PAUSE();
+    if (look_for(&pool->call, seen + 1)) {
+        return;
     }
     (void)pthread_mutex_lock(&pool->mutex);
     atomic_fetch_add(&pool->sleepers, 1);
@@ -97,11 +117,8 @@ static void publish(cpu_pool *pool, berth_work_fn function, const void *what) {
 }
 
 static void wait_for_end(cpu_pool *pool) {
-    for (int64_t look = 0; look < LOOKS; ++look) {
-        if (atomic_load_explicit(&pool->left, memory_order_acquire) == 0) {
-            return;
-        }
-        BERTH_PAUSE();
+    if (look_for(&pool->left, 0)) {
+        return;
     }
     (void)pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->is_caller_asleep, 1);

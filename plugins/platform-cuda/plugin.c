@@ -1,133 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// platform-cuda: NVIDIA GPUs. Memory, copies and one stream per device; the kernels are listed by
-// their folder.
+// platform-cuda: NVIDIA GPUs. The device runtime is device.c; the kernels are listed by their
+// folders.
 //
 // The CUDA runtime is linked statically and nothing else is linked, so the library loads on a
 // machine without a driver, where it declines. register() counts devices and creates no context.
-#include <berth/plugin.h>
-
-#include <gpu/gpu.h>
+#include "device.h"
 
 #include <stdio.h>
 
 extern const berth_op_impl *const berth_cuda_kernels[]; // generated, ends with NULL
-
-// What kernels may see comes first, so that a pointer to it is a pointer to a berth_gpu.
-typedef struct cuda_platform {
-    berth_gpu gpu;
-    char names[BERTH_GPU_MAX_DEVICES][256];
-    char uuids[BERTH_GPU_MAX_DEVICES][48];
-} cuda_platform;
-
-static berth_status failed(const berth_gpu *gpu, berth_status status, const char *call,
-                           cudaError_t error) {
-    return BERTH_PLUGIN_FAIL(gpu->host, status, "%s: %s (CUDA error %d)", call,
-                             cudaGetErrorString(error), (int)error);
-}
-
-static berth_status select_device(const berth_gpu *gpu, uint64_t device) {
-    const cudaError_t error = cudaSetDevice((int)device);
-    return error == cudaSuccess ? BERTH_OK : failed(gpu, BERTH_UNAVAILABLE, "cudaSetDevice", error);
-}
-
-// ---- device runtime -----------------------------------------------------------------------------
-
-static berth_status open_device(void *self, uint64_t device) {
-    berth_gpu *gpu = self;
-    const berth_status status = select_device(gpu, device);
-    if (status != BERTH_OK) {
-        return status;
-    }
-    const cudaError_t error =
-        cudaStreamCreateWithFlags(&gpu->streams[device], cudaStreamNonBlocking);
-    return error == cudaSuccess
-               ? BERTH_OK
-               : failed(gpu, BERTH_UNAVAILABLE, "cudaStreamCreateWithFlags", error);
-}
-
-static void close_device(void *self, uint64_t device) {
-    berth_gpu *gpu = self;
-    if (gpu->streams[device]) {
-        (void)cudaStreamDestroy(gpu->streams[device]);
-        gpu->streams[device] = NULL;
-    }
-}
-
-static berth_status allocate(void *self, uint64_t device, uint64_t bytes, void **out_base) {
-    const berth_gpu *gpu = self;
-    const berth_status status = select_device(gpu, device);
-    if (status != BERTH_OK) {
-        return status;
-    }
-    const cudaError_t error = cudaMalloc(out_base, bytes);
-    if (error == cudaSuccess) {
-        return BERTH_OK;
-    }
-    size_t available = 0;
-    size_t total = 0;
-    (void)cudaMemGetInfo(&available, &total);
-    return BERTH_PLUGIN_FAIL(
-        gpu->host, BERTH_OUT_OF_MEMORY, "cudaMalloc of %llu bytes: %s; %zu of %zu bytes are free",
-        (unsigned long long)bytes, cudaGetErrorString(error), available, total);
-}
-
-static void release(void *self, uint64_t device, void *base) {
-    if (base && select_device(self, device) == BERTH_OK) {
-        (void)cudaFree(base);
-    }
-}
-
-static berth_status synchronize(void *self, uint64_t device) {
-    const berth_gpu *gpu = self;
-    const cudaError_t error = cudaStreamSynchronize(gpu->streams[device]);
-    return error == cudaSuccess ? BERTH_OK
-                                : failed(gpu, BERTH_UNAVAILABLE, "cudaStreamSynchronize", error);
-}
-
-// A copy is complete when it returns: it is queued behind the kernels and then waited for.
-static berth_status copy_now(const berth_gpu *gpu, uint64_t device, const berth_copy *copy,
-                             enum cudaMemcpyKind kind) {
-    if (copy->bytes == 0) {
-        return BERTH_OK;
-    }
-    const cudaError_t error = cudaMemcpyAsync((char *)copy->destination + copy->destination_offset,
-                                              (const char *)copy->source + copy->source_offset,
-                                              copy->bytes, kind, gpu->streams[device]);
-    if (error != cudaSuccess) {
-        return failed(gpu, BERTH_UNAVAILABLE, "cudaMemcpyAsync", error);
-    }
-    return synchronize((void *)gpu, device);
-}
-
-static berth_status copy_to_device(void *self, uint64_t device, const berth_copy *copy) {
-    return copy_now(self, device, copy, cudaMemcpyHostToDevice);
-}
-
-static berth_status copy_to_host(void *self, uint64_t device, const berth_copy *copy) {
-    return copy_now(self, device, copy, cudaMemcpyDeviceToHost);
-}
-
-static berth_status copy_on_device(void *self, uint64_t device, const berth_copy *copy) {
-    return copy_now(self, device, copy, cudaMemcpyDeviceToDevice);
-}
-
-static berth_status memory_info(void *self, uint64_t device, uint64_t *out_free,
-                                uint64_t *out_total) {
-    const berth_gpu *gpu = self;
-    size_t available = 0;
-    size_t total = 0;
-    const berth_status status = select_device(gpu, device);
-    if (status != BERTH_OK) {
-        return status;
-    }
-    const cudaError_t error = cudaMemGetInfo(&available, &total);
-    if (error != cudaSuccess) {
-        return failed(gpu, BERTH_UNAVAILABLE, "cudaMemGetInfo", error);
-    }
-    *out_free = available;
-    *out_total = total;
-    return BERTH_OK;
-}
 
 // ---- platform -----------------------------------------------------------------------------------
 
@@ -135,7 +16,7 @@ static berth_status device_count(void *self, uint64_t *out_count) {
     int count = 0; // Why: the call leaves it untouched when it fails
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error != cudaSuccess) {
-        return failed(self, BERTH_UNAVAILABLE, "cudaGetDeviceCount", error);
+        return cuda_failed(self, BERTH_UNAVAILABLE, "cudaGetDeviceCount", error);
     }
     *out_count = count > BERTH_GPU_MAX_DEVICES ? BERTH_GPU_MAX_DEVICES : (uint64_t)count;
     return BERTH_OK;
@@ -155,7 +36,7 @@ static berth_status device_info(void *self, uint64_t device, berth_device_info *
     struct cudaDeviceProp properties;
     const cudaError_t error = cudaGetDeviceProperties(&properties, (int)device);
     if (error != cudaSuccess) {
-        return failed(self, BERTH_UNAVAILABLE, "cudaGetDeviceProperties", error);
+        return cuda_failed(self, BERTH_UNAVAILABLE, "cudaGetDeviceProperties", error);
     }
     (void)snprintf(cuda->names[device], sizeof cuda->names[device], "%s", properties.name);
     print_uuid(&properties.uuid, cuda->uuids[device], sizeof cuda->uuids[device]);
@@ -186,28 +67,16 @@ static void destroy(void *self) {
     gpu->host->free(gpu->host, self);
 }
 
-static const berth_dtype dtypes[] = {BERTH_DTYPE_F32};
+static const berth_dtype dtypes[] = {BERTH_DTYPE_BF16, BERTH_DTYPE_F16, BERTH_DTYPE_F32};
 
 static const berth_capabilities capabilities = {
     .size = sizeof(berth_capabilities),
-    .flags = BERTH_CAPABILITY_STREAMS,
+    .flags = BERTH_CAPABILITY_STREAMS | BERTH_CAPABILITY_PINNED_MEMORY |
+             BERTH_CAPABILITY_GRAPH_CAPTURE,
     .dtypes = dtypes,
-    .dtype_count = 1,
+    .dtype_count = sizeof dtypes / sizeof dtypes[0],
     .memory_type = BERTH_MEMORY_CUDA,
     .alignment_bytes = 256,
-};
-
-static const berth_device_api device_api = {
-    .size = sizeof(berth_device_api),
-    .allocate = allocate,
-    .release = release,
-    .copy_to_device = copy_to_device,
-    .copy_to_host = copy_to_host,
-    .synchronize = synchronize,
-    .open = open_device,
-    .close = close_device,
-    .copy_on_device = copy_on_device,
-    .memory_info = memory_info,
 };
 
 static const berth_platform platform = {
@@ -218,7 +87,7 @@ static const berth_platform platform = {
     .device_type = "cuda",
     .device_name = "NVIDIA GPU",
     .capabilities = &capabilities,
-    .device = &device_api,
+    .device = &cuda_device_api,
     .device_count = device_count,
     .device_info = device_info,
     .register_ops = register_ops,

@@ -40,6 +40,7 @@ TEST(cli_help_lists_every_command_and_each_has_its_own) {
         {"ops",      "check"  },
         {"graph",    NULL     },
         {"bench",    "host"   },
+        {"bench",    "model"  },
         {"config",   NULL     },
     };
     program all;

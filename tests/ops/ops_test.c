@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every op on every case of tests/ops/<op>.txt: the reference against itself on other layouts and
 // wider types, each kernel of platform-cpu against the reference, refusals by their text.
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +57,19 @@ static void check_kernel(const op_case *self, const berth_op_impl *impl, const o
     }
 }
 
+// The number of threads must not change a bit.
+static void check_threads(const op_case *self, const berth_op_impl *impl) {
+    op_results alone;
+    op_results shared;
+    op_case_run(self, impl, &alone);
+    op_kernel_threads(3);
+    op_case_run(self, impl, &shared);
+    op_kernel_threads(1);
+    op_results_compare(&shared, &alone, 0, 0);
+    op_results_free(&shared);
+    op_results_free(&alone);
+}
+
 static void check_kernels(const op_line *line, const op_case *self, const op_results *wanted) {
     for (size_t set = 0; set < op_kernel_sets(); ++set) {
         op_kernel_use(set);
@@ -65,6 +79,7 @@ static void check_kernels(const op_line *line, const op_case *self, const op_res
         } else {
             CHECK(impl != NULL && op_case_supports(self, impl) == BERTH_OK);
             check_kernel(self, impl, wanted);
+            check_threads(self, impl);
         }
     }
 }
@@ -160,6 +175,37 @@ TEST(conversions_to_16_bits_round_to_nearest_even_and_come_back) {
     CHECK_INT(berth_to_bf16(berth_float_of_bits(0x7f7fffff)), 0x7f80);
     CHECK_INT(berth_to_bf16(berth_float_of_bits(0x7f800001)), 0x7fc0);
     CHECK_INT(berth_to_f16(berth_float_of_bits(0xffc00000)), 0xfe00);
+}
+
+// Infinities, NaN, the ends of the range and subnormals, where a case has random numbers.
+static void check_extremes(const char *name, const char *body) {
+    static const double extremes[] = {INFINITY, -INFINITY, NAN,    3e38,   -3e38, 1e-40,
+                                      -1e-40,   -0.0,      -103.5, -89.25, 88.8,  1e-20};
+    op_line line = {.op = op_of(name), .name = "extremes", .atol = 1e-30, .rtol = 2e-6};
+    for (size_t set = 0; set < op_kernel_sets(); ++set) {
+        op_case at_hand;
+        op_results wanted;
+        op_kernel_use(set);
+        (void)snprintf(line.body, sizeof line.body, "%s", body);
+        op_line_build(&line, &at_hand);
+        op_tensor *x = op_case_operand(&at_hand, at_hand.op->inputs[0]->name);
+        for (size_t i = 0; i < sizeof extremes / sizeof extremes[0]; ++i) {
+            op_tensor_set(x, (int64_t)i * 19, extremes[i]);
+        }
+        op_case_reference(&at_hand, &wanted);
+        check_kernel(&at_hand, op_kernel_find(name), &wanted);
+        op_results_free(&wanted);
+        op_case_free(&at_hand);
+    }
+}
+
+TEST(what_is_not_finite_goes_where_the_reference_takes_it) {
+    check_extremes("silu_and_mul", "T=12 x=f32[T,38]");
+    check_extremes("silu_and_mul", "T=12 x=f32[T,36]");
+    check_extremes("rms_norm", "T=12 x=f32[T,19] weight=f32[19]");
+    check_extremes("contiguous", "T=12 x=f32[T,19]+2");
+    check_extremes("select_rows", "T=12 S=20 x=f32[T,19] rows=i32[S]<12");
+    check_extremes("linear", "T=12 x=f32[T,19] weight=f32[33,19]! max=12");
 }
 
 static void check_step_fails(const berth_op *op, const char *body, const char *operand,

@@ -84,15 +84,23 @@ static void *row_of(const op_tensor *tensor, int64_t index, int64_t *out_column)
 double op_tensor_get(const op_tensor *tensor, int64_t index) {
     int64_t column = 0;
     const void *row = row_of(tensor, index, &column);
-    return berth_is_float(tensor->tensor.dtype)
-               ? (double)berth_load_at(row, tensor->tensor.dtype, column)
-               : (double)berth_integer_at(row, tensor->tensor.dtype, column);
+    const berth_dtype dtype = tensor->tensor.dtype;
+    if (BERTH_DTYPE_BITS(dtype) == 8) {
+        const uint8_t byte = ((const uint8_t *)row)[column];
+        return dtype == BERTH_DTYPE_F8_E4M3FN ? (double)berth_from_f8(byte) : (double)byte;
+    }
+    return berth_is_float(dtype) ? (double)berth_load_at(row, dtype, column)
+                                 : (double)berth_integer_at(row, dtype, column);
 }
 
 void op_tensor_set(op_tensor *tensor, int64_t index, double value) {
     int64_t column = 0;
     void *row = row_of(tensor, index, &column);
-    if (berth_is_float(tensor->tensor.dtype)) {
+    if (tensor->tensor.dtype == BERTH_DTYPE_F8_E4M3FN) {
+        ((uint8_t *)row)[column] = berth_to_f8((float)value);
+    } else if (BERTH_DTYPE_BITS(tensor->tensor.dtype) == 8) {
+        ((uint8_t *)row)[column] = (uint8_t)value;
+    } else if (berth_is_float(tensor->tensor.dtype)) {
         berth_store_at(row, tensor->tensor.dtype, column, (float)value);
     } else if (tensor->tensor.dtype == BERTH_DTYPE_I64) {
         ((int64_t *)row)[column] = (int64_t)value;
@@ -126,8 +134,9 @@ void op_tensor_randomise(op_tensor *tensor, uint64_t *seed, int64_t limit) {
     for (int64_t i = 0; i < op_tensor_count(tensor); ++i) {
         *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
         const double unit = (double)(*seed >> 33) / 0x1p31;
-        const double value =
-            berth_is_float(tensor->tensor.dtype) ? unit * 4.0 - 2.0 : floor(unit * (double)limit);
+        const berth_dtype dtype = tensor->tensor.dtype;
+        const bool is_float = berth_is_float(dtype) || dtype == BERTH_DTYPE_F8_E4M3FN;
+        const double value = is_float ? unit * 4.0 - 2.0 : floor(unit * (double)limit);
         op_tensor_set(tensor, i, value);
     }
 }

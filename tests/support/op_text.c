@@ -13,7 +13,7 @@
 //       +8  eight elements between rows      @1  begins one element later
 //       <48 integers below 48                !   a parameter
 //   STATE=f32[9,8,2,16]          block 0 holds NaN: nothing may be read from it
-//   ATTRIBUTE=0.5                by the kind that the op declares; a list has commas
+//   ATTRIBUTE=0.5                by the kind that the op declares, a list as 1,-1
 //   batch=2:5,1:9                sequences as new tokens : tokens in all; sets T; needs the states
 //   skip=1                       so many first tokens are not stored
 #include "support/op_case.h"
@@ -25,8 +25,7 @@
 
 #include "support/test.h"
 
-#define LISTS      4 // of one case
-#define LIST_ITEMS 64
+#define MAX_LIST 64
 
 typedef struct parsing {
     const op_line *line;
@@ -110,12 +109,14 @@ static berth_dtype dtype_of(const char *name) {
         const char *name;
         berth_dtype dtype;
     } rows[] = {
-        {"f32",  BERTH_DTYPE_F32 },
-        {"f16",  BERTH_DTYPE_F16 },
-        {"bf16", BERTH_DTYPE_BF16},
-        {"i32",  BERTH_DTYPE_I32 },
-        {"i64",  BERTH_DTYPE_I64 },
-        {"u8",   BERTH_DTYPE_U8  },
+        {"f32",  BERTH_DTYPE_F32      },
+        {"f16",  BERTH_DTYPE_F16      },
+        {"bf16", BERTH_DTYPE_BF16     },
+        {"i32",  BERTH_DTYPE_I32      },
+        {"i64",  BERTH_DTYPE_I64      },
+        {"u8",   BERTH_DTYPE_U8       },
+        {"bool", BERTH_DTYPE_BOOL     },
+        {"f8",   BERTH_DTYPE_F8_E4M3FN},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; ++i) {
         if (strcmp(rows[i].name, name) == 0) {
@@ -168,28 +169,28 @@ static void build_operand(parsing *self, op_tensor *tensor, const char *value) {
     const int64_t limit = option(&rest, '<');
     op_tensor_make(tensor, &shape, self->out);
     tensor->is_parameter = *rest == '!';
-    if (shape.dtype != BERTH_DTYPE_U8) { // which only shape rules see
-        op_tensor_randomise(tensor, &self->seed, limit);
-    }
+    op_tensor_randomise(tensor, &self->seed, limit);
 }
 
-// "8,4,4": texts and lists live as long as the line.
+// "1,-1", numbers that live until the next line.
 static void set_list(const parsing *self, berth_attribute *attribute, char *value) {
-    static int64_t i64s[LISTS][LIST_ITEMS];
-    static double f64s[LISTS][LIST_ITEMS];
-    static size_t next;
-    const size_t list = next++ % LISTS;
-    attribute->count = 0;
-    for (char *end = value; *end != 0 && attribute->count < LIST_ITEMS; ++attribute->count) {
-        f64s[list][attribute->count] = strtod(value, &end);
-        i64s[list][attribute->count] = (int64_t)f64s[list][attribute->count];
-        if (end == value || (*end != 0 && *end != ',')) {
-            bad_word(self, value);
+    static int64_t i64s[OP_MAX_ATTRIBUTES][MAX_LIST];
+    static double f64s[OP_MAX_ATTRIBUTES][MAX_LIST];
+    const ptrdiff_t place = attribute - self->out->attributes;
+    char *next = value;
+    for (attribute->count = 0; attribute->count < MAX_LIST; ++next) {
+        f64s[place][attribute->count] = strtod(next, &next);
+        i64s[place][attribute->count] = (int64_t)f64s[place][attribute->count];
+        ++attribute->count;
+        if (*next != ',') {
+            break;
         }
-        value = end + 1;
     }
-    attribute->i64s = i64s[list];
-    attribute->f64s = f64s[list];
+    attribute->i64s = i64s[place];
+    attribute->f64s = f64s[place];
+    if (*next != 0) {
+        bad_word(self, value);
+    }
 }
 
 static void set_attribute(const parsing *self, berth_attribute *attribute, char *value) {

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "support/test.h"
@@ -64,7 +65,9 @@ void program_run(program *result, const char *const *environment, const char *co
                            environment == program_own_env ? environ : (char *const *)variables),
               0);
     CHECK_INT(posix_spawn_file_actions_destroy(&actions), 0);
-    CHECK_INT(waitpid(child, &status, 0), child);
+    struct rusage usage;
+    CHECK_INT(wait4(child, &status, 0, &usage), child);
+    result->peak = (size_t)usage.ru_maxrss * 1024;
     result->status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     keep(out, result->out, sizeof(result->out));
     keep(err, result->err, sizeof(result->err));

@@ -8,8 +8,10 @@
 
 #include "base/arena.h"
 #include "base/array.h"
+#include "base/cgroup.h"
 #include "base/hash.h"
 #include "base/map.h"
+#include "support/sandbox.h"
 #include "support/test.h"
 
 TEST(memory_is_zeroed_and_counted) {
@@ -57,7 +59,61 @@ TEST(memory_that_is_available_includes_the_page_cache) {
     const uint64_t total = berth_memory_total();
     CHECK(total > 0 && available > 0 && available <= total);
     // Others of this machine take and give between the two readings.
-    CHECK(available > kibibytes * 1024 / 2);
+    const uint64_t allowed =
+        berth_cgroup_memory_read("/proc/self/cgroup", "/sys/fs/cgroup").available;
+    const uint64_t machine = kibibytes * 1024;
+    CHECK(available > (machine < allowed ? machine : allowed) / 2);
+}
+
+// ---- control groups -----------------------------------------------------------------------------
+
+#define NONE UINT64_MAX
+
+// Groups of both versions, one inside of the other, below `box`.
+static void make_groups(const sandbox *box) {
+    (void)sandbox_write(box, "memory.max", "8000\n");
+    (void)sandbox_write(box, "memory.current", "7000\n");
+    (void)sandbox_write(box, "memory.stat",
+                        "anon 500\nfile 6500\ninactive_file 3000\nactive_file 50\n");
+    (void)sandbox_write(box, "a/memory.max", "max\n");
+    (void)sandbox_write(box, "a/b/memory.max", "5000\n");
+    (void)sandbox_write(box, "a/b/memory.current", "100\n");
+    (void)sandbox_write(box, "full/memory.max", "600\n");
+    (void)sandbox_write(box, "full/memory.current", "700\n");
+    (void)sandbox_write(box, "memory/memory.limit_in_bytes", "9223372036854771712\n");
+    (void)sandbox_write(box, "memory/c/memory.limit_in_bytes", "900\n");
+    (void)sandbox_write(box, "memory/c/memory.usage_in_bytes", "400\n");
+    (void)sandbox_write(box, "memory/c/memory.stat", "inactive_file 1\ntotal_inactive_file 30\n");
+}
+
+TEST(memory_of_a_control_group_is_that_of_the_tightest) {
+    static const struct {
+        const char *groups;
+        uint64_t limit, available;
+    } rows[] = {
+        {"0::/\n",                         8000, 4050},
+        {"0::/a\n",                        8000, 4050},
+        {"0::/a/b\n",                      5000, 4050},
+        {"0::/another/machines/path\n",    8000, 4050},
+        {"0::/full\n",                     600,  0   },
+        {"4:cpu:/c\n3:memory:/c\n",        900,  530 },
+        {"4:memory,cpu:/c\n0::/a/b\n",     900,  530 },
+        {"4:memory:/\n",                   NONE, NONE},
+        {"4:memoryless,name=memory2:/c\n", NONE, NONE},
+        {"no groups at all\n4\n4:\n",      NONE, NONE},
+        {"",                               NONE, NONE},
+    };
+    sandbox box;
+    sandbox_make(&box);
+    make_groups(&box);
+    for (size_t i = 0; i < BERTH_COUNT(rows); ++i) {
+        const char *groups = sandbox_write(&box, "groups", rows[i].groups);
+        const berth_cgroup_memory memory = berth_cgroup_memory_read(groups, box.dir);
+        CHECK_UINT(memory.limit, rows[i].limit);
+        CHECK_UINT(memory.available, rows[i].available);
+    }
+    CHECK_UINT(berth_cgroup_memory_read("/nonexistent", box.dir).limit, NONE);
+    sandbox_remove(&box);
 }
 
 TEST(memory_fails_the_chosen_allocation_only) {

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+// Input: shapes. Output: seconds that oneDNN takes. Written against the documented C interface of
+// releases 2 and 3, without its headers: what differs between them (descriptions are structs in 2,
+// handles in 3) is kept in buffers that are large enough for either.
+#include "cli/bench_onednn.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/stream.h"
+
+#define SETTLE_NS         10000000
+#define NS_PER_S          1e9
+#define WEIGHTS_MAX       64
+#define DESCRIPTION_BYTES 8192
+
+// Numbers of the interface.
+enum {
+    ENGINE_CPU = 1,
+    STREAM_DEFAULT = 1,
+    TYPE_BF16 = 2,
+    TYPE_F32 = 3,
+    TAG_ANY = 1,
+    TAG_AB = 3,
+    QUERY_WEIGHTS_MD = 131,
+    ARGUMENT_SOURCE = 1,
+    ARGUMENT_DESTINATION = 17,
+    ARGUMENT_WEIGHTS = 33,
+};
+
+typedef struct argument {
+    int number;
+    void *memory;
+} argument;
+
+typedef struct version {
+    int major;
+    int minor;
+    int patch;
+} version;
+
+// A memory description: the struct of release 2, or the handle of release 3.
+typedef union description {
+    _Alignas(16) char bytes[DESCRIPTION_BYTES];
+    void *handle;
+} description;
+
+typedef struct functions {
+    const version *(*version)(void);
+    int (*engine_create)(void **out, int kind, size_t index);
+    int (*engine_destroy)(void *engine);
+    int (*stream_create)(void **out, void *engine, unsigned flags);
+    int (*stream_destroy)(void *stream);
+    int (*stream_wait)(void *stream);
+    int (*primitive_create)(void **out, const void *primitive_description);
+    int (*primitive_execute)(const void *primitive, void *stream, int count, const argument *list);
+    int (*primitive_destroy)(void *primitive);
+    int (*primitive_desc_destroy)(void *primitive_description);
+    const void *(*query_md)(const void *primitive_description, int what, int index);
+    size_t (*memory_desc_get_size)(const void *description);
+    int (*memory_create)(void **out, const void *description, void *engine, void *handle);
+    int (*memory_get_data_handle)(const void *memory, void **out);
+    int (*memory_destroy)(void *memory);
+    // Release 2.
+    int (*memory_desc_init)(void *out, int ndim, const int64_t *dims, int type, int tag);
+    int (*matmul_desc_init)(void *out, const void *x, const void *weights, const void *bias,
+                            const void *y);
+    int (*primitive_desc_create)(void **out, const void *operation, const void *attributes,
+                                 void *engine, const void *hint);
+    // Release 3.
+    int (*memory_desc_create)(void **out, int ndim, const int64_t *dims, int type, int tag);
+    int (*memory_desc_destroy)(void *description);
+    int (*matmul_create)(void **out, void *engine, const void *x, const void *weights,
+                         const void *bias, const void *y, const void *attributes);
+} functions;
+
+struct berth_onednn {
+    void *library;
+    functions call;
+    bool has_handles; // release 3
+    int64_t threads;
+    void *engine;
+    void *stream;
+    berth_arena *arena; // borrowed
+    char version[32];
+};
+
+struct berth_onednn_product {
+    berth_onednn *of;
+    void *primitive;
+    void *x;
+    void *y;
+    void *weights[WEIGHTS_MAX];
+    size_t weight_count;
+    size_t next;
+};
+
+// ---- the library --------------------------------------------------------------------------------
+
+typedef struct symbol_row {
+    const char *name;
+    size_t offset; // in functions
+    int release;   // 0: both
+} symbol_row;
+
+#define SYMBOL(release, name, member)                                                              \
+    { "dnnl_" name, offsetof(functions, member), release }
+
+static const symbol_row symbols[] = {
+    SYMBOL(0, "version", version),
+    SYMBOL(0, "engine_create", engine_create),
+    SYMBOL(0, "engine_destroy", engine_destroy),
+    SYMBOL(0, "stream_create", stream_create),
+    SYMBOL(0, "stream_destroy", stream_destroy),
+    SYMBOL(0, "stream_wait", stream_wait),
+    SYMBOL(0, "primitive_create", primitive_create),
+    SYMBOL(0, "primitive_execute", primitive_execute),
+    SYMBOL(0, "primitive_destroy", primitive_destroy),
+    SYMBOL(0, "primitive_desc_destroy", primitive_desc_destroy),
+    SYMBOL(0, "primitive_desc_query_md", query_md),
+    SYMBOL(0, "memory_desc_get_size", memory_desc_get_size),
+    SYMBOL(0, "memory_create", memory_create),
+    SYMBOL(0, "memory_get_data_handle", memory_get_data_handle),
+    SYMBOL(0, "memory_destroy", memory_destroy),
+    SYMBOL(2, "memory_desc_init_by_tag", memory_desc_init),
+    SYMBOL(2, "matmul_desc_init", matmul_desc_init),
+    SYMBOL(2, "primitive_desc_create", primitive_desc_create),
+    SYMBOL(3, "memory_desc_create_with_tag", memory_desc_create),
+    SYMBOL(3, "memory_desc_destroy", memory_desc_destroy),
+    SYMBOL(3, "matmul_primitive_desc_create", matmul_create),
+};
+
+static berth_status find_symbols(berth_onednn *self, int release) {
+    for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; ++i) {
+        if (symbols[i].release != 0 && symbols[i].release != release) {
+            continue;
+        }
+        void *found = dlsym(self->library, symbols[i].name);
+        if (!found) {
+            return BERTH_FAIL(NOT_FOUND, "oneDNN: release %d without %s", release, symbols[i].name);
+        }
+        memcpy((char *)&self->call + symbols[i].offset, &found, sizeof found);
+    }
+    self->has_handles = release == 3;
+    return BERTH_OK;
+}
+
+// Why never closed: threads of its OpenMP runtime would return to code that is gone.
+static berth_status open_library(berth_onednn *self) {
+    static const char *const names[] = {"libdnnl.so.3", "libdnnl.so.2"};
+    for (int i = 0; i < 2; ++i) {
+        self->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+        if (self->library) {
+            return find_symbols(self, 3 - i);
+        }
+    }
+    return BERTH_FAIL(NOT_FOUND, "libdnnl.so.3 and libdnnl.so.2 are not there; install oneDNN");
+}
+
+static berth_status check(int status, const char *what) {
+    return status == 0 ? BERTH_OK : BERTH_FAIL(INTERNAL, "oneDNN: %s: status %d", what, status);
+}
+
+static berth_status start(berth_onednn *self) {
+    void (*set_threads)(int) = NULL;
+    const void *found = dlsym(self->library, "omp_set_num_threads"); // of what it was linked with
+    if (!found) {
+        return BERTH_FAIL(NOT_FOUND, "oneDNN without OpenMP: its threads cannot be set");
+    }
+    memcpy(&set_threads, &found, sizeof found);
+    set_threads((int)self->threads);
+    const version *release = self->call.version();
+    (void)snprintf(self->version, sizeof self->version, "oneDNN %d.%d.%d", release->major,
+                   release->minor, release->patch);
+    BERTH_TRY(check(self->call.engine_create(&self->engine, ENGINE_CPU, 0), "engine"));
+    return check(self->call.stream_create(&self->stream, self->engine, STREAM_DEFAULT), "stream");
+}
+
+berth_status berth_onednn_open(berth_arena *arena, int64_t threads, berth_onednn **out_onednn) {
+    berth_onednn *self = BERTH_ARENA_NEW(arena, berth_onednn);
+    if (!self) {
+        return berth_arena_exhausted(arena, "oneDNN");
+    }
+    self->arena = arena;
+    self->threads = threads;
+    berth_status status = open_library(self);
+    if (status == BERTH_OK) {
+        status = start(self);
+    }
+    if (status != BERTH_OK) {
+        berth_onednn_close(self);
+        return status;
+    }
+    *out_onednn = self;
+    return BERTH_OK;
+}
+
+const char *berth_onednn_version(const berth_onednn *onednn) {
+    return onednn->version;
+}
+
+void berth_onednn_close(berth_onednn *onednn) {
+    if (onednn && onednn->stream) {
+        (void)onednn->call.stream_destroy(onednn->stream);
+    }
+    if (onednn && onednn->engine) {
+        (void)onednn->call.engine_destroy(onednn->engine);
+    }
+}
+
+void berth_onednn_settle(const berth_onednn *onednn) {
+    if (onednn && onednn->threads > 1) {
+        (void)nanosleep(&(struct timespec){.tv_nsec = SETTLE_NS}, NULL);
+    }
+}
+
+// ---- products -----------------------------------------------------------------------------------
+
+static berth_status describe(const berth_onednn *self, const int64_t *dims, int type, int tag,
+                             description *out) {
+    return check(self->has_handles ? self->call.memory_desc_create(&out->handle, 2, dims, type, tag)
+                                   : self->call.memory_desc_init(out->bytes, 2, dims, type, tag),
+                 "a matrix");
+}
+
+// What functions that take a description want.
+static const void *pointer_to(const berth_onednn *self, const description *of) {
+    return self->has_handles ? of->handle : of->bytes;
+}
+
+static void forget(const berth_onednn *self, const description *of) {
+    if (self->has_handles && of->handle) {
+        (void)self->call.memory_desc_destroy(of->handle);
+    }
+}
+
+// Status of the library: a product that it does not have is no failure here.
+static int plan(const berth_onednn *self, const description *matrices, void **out) {
+    const void *x = pointer_to(self, &matrices[0]);
+    const void *weights = pointer_to(self, &matrices[1]);
+    const void *y = pointer_to(self, &matrices[2]);
+    if (self->has_handles) {
+        return self->call.matmul_create(out, self->engine, x, weights, NULL, y, NULL);
+    }
+    description operation;
+    const int status = self->call.matmul_desc_init(operation.bytes, x, weights, NULL, y);
+    return status
+               ? status
+               : self->call.primitive_desc_create(out, operation.bytes, NULL, self->engine, NULL);
+}
+
+static berth_status create_weights(berth_onednn_product *self, const void *planned, char *memory,
+                                   size_t bytes) {
+    const functions *call = &self->of->call;
+    const void *weights = call->query_md(planned, QUERY_WEIGHTS_MD, 0);
+    const size_t grain = BERTH_STREAM_GRAIN;
+    const size_t each = (call->memory_desc_get_size(weights) + grain - 1) / grain * grain;
+    if (each == 0 || each > bytes) {
+        return BERTH_FAIL(OUT_OF_MEMORY, "oneDNN: weights of %zu bytes, there is room for %zu",
+                          each, bytes);
+    }
+    for (size_t i = 0; i < WEIGHTS_MAX && i < bytes / each; ++i) {
+        BERTH_TRY(check(
+            call->memory_create(&self->weights[i], weights, self->of->engine, memory + i * each),
+            "weights"));
+        self->weight_count = i + 1;
+    }
+    return BERTH_OK;
+}
+
+// Memory of oneDNN's own, with numbers in it.
+static berth_status create_matrix(const berth_onednn *self, const description *of, void **out) {
+    void *const own = (void *)(size_t)-1;
+    const void *described = pointer_to(self, of);
+    void *data = NULL;
+    BERTH_TRY(check(self->call.memory_create(out, described, self->engine, own), "a matrix"));
+    BERTH_TRY(check(self->call.memory_get_data_handle(*out, &data), "a matrix"));
+    berth_stream_fill(data, self->call.memory_desc_get_size(described));
+    return BERTH_OK;
+}
+
+static berth_status create_all(berth_onednn_product *self, const description *matrices,
+                               char *memory, size_t bytes) {
+    void *planned = NULL;
+    if (plan(self->of, matrices, &planned) != 0) {
+        return BERTH_OK;
+    }
+    berth_status status =
+        check(self->of->call.primitive_create(&self->primitive, planned), "matmul");
+    if (status == BERTH_OK) {
+        status = create_weights(self, planned, memory, bytes);
+    }
+    (void)self->of->call.primitive_desc_destroy(planned);
+    BERTH_TRY(status);
+    BERTH_TRY(create_matrix(self->of, &matrices[0], &self->x));
+    return create_matrix(self->of, &matrices[2], &self->y);
+}
+
+berth_status berth_onednn_product_create(berth_onednn *onednn, const berth_onednn_shape *shape,
+                                         berth_onednn_type type, char *memory, size_t bytes,
+                                         berth_onednn_product **out_product) {
+    const int64_t dims[][2] = {
+        {shape->rows, shape->in },
+        {shape->in,   shape->out},
+        {shape->rows, shape->out},
+    };
+    const int code = type == BERTH_ONEDNN_BF16 ? TYPE_BF16 : TYPE_F32;
+    description matrices[3] = {{.handle = NULL}, {.handle = NULL}, {.handle = NULL}};
+    berth_onednn_product *self = BERTH_ARENA_NEW(onednn->arena, berth_onednn_product);
+    if (!self) {
+        return berth_arena_exhausted(onednn->arena, "a product of oneDNN");
+    }
+    self->of = onednn;
+    berth_status status = BERTH_OK;
+    for (int i = 0; i < 3 && status == BERTH_OK; ++i) {
+        status = describe(onednn, dims[i], code, i == 1 ? TAG_ANY : TAG_AB, &matrices[i]);
+    }
+    if (status == BERTH_OK) {
+        status = create_all(self, matrices, memory, bytes);
+    }
+    for (int i = 0; i < 3; ++i) {
+        forget(onednn, &matrices[i]);
+    }
+    *out_product = status == BERTH_OK && self->primitive ? self : NULL;
+    if (!*out_product) {
+        berth_onednn_product_destroy(self);
+    }
+    return status;
+}
+
+berth_status berth_onednn_product_run(berth_onednn_product *product, double *out_seconds) {
+    const functions *call = &product->of->call;
+    const argument arguments[] = {
+        {ARGUMENT_SOURCE,      product->x                                             },
+        {ARGUMENT_WEIGHTS,     product->weights[product->next % product->weight_count]},
+        {ARGUMENT_DESTINATION, product->y                                             },
+    };
+    ++product->next;
+    const uint64_t start = berth_clock_ns();
+    BERTH_TRY(check(call->primitive_execute(product->primitive, product->of->stream, 3, arguments),
+                    "matmul"));
+    BERTH_TRY(check(call->stream_wait(product->of->stream), "matmul"));
+    *out_seconds = (double)(berth_clock_ns() - start) / NS_PER_S;
+    return BERTH_OK;
+}
+
+void berth_onednn_product_destroy(berth_onednn_product *product) {
+    if (!product) {
+        return;
+    }
+    const functions *call = &product->of->call;
+    void *const memories[] = {product->x, product->y};
+    for (size_t i = 0; i < 2; ++i) {
+        (void)(memories[i] ? call->memory_destroy(memories[i]) : 0);
+    }
+    for (size_t i = 0; i < product->weight_count; ++i) {
+        (void)call->memory_destroy(product->weights[i]);
+    }
+    (void)(product->primitive ? call->primitive_destroy(product->primitive) : 0);
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to cli/: oneDNN as a measuring stick for matrix products. It is opened when it is first
+// asked for and is no part of the program: nothing is linked with it, and where it is absent there
+// is no such ceiling.
+#ifndef BERTH_CLI_BENCH_ONEDNN_H
+#define BERTH_CLI_BENCH_ONEDNN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+
+typedef struct berth_onednn berth_onednn;
+typedef struct berth_onednn_product berth_onednn_product;
+
+// [rows, in] times the transpose of [out, in]; all of one type.
+typedef struct berth_onednn_shape {
+    int64_t rows;
+    int64_t out;
+    int64_t in;
+} berth_onednn_shape;
+
+typedef enum berth_onednn_type {
+    BERTH_ONEDNN_F32,
+    BERTH_ONEDNN_BF16,
+} berth_onednn_type;
+
+// NOT_FOUND with the reason when there is no libdnnl.so.3 or .2. It stays in the process: its
+// threads do not survive its end. Objects live as long as the arena.
+BERTH_MUST_CHECK berth_status berth_onednn_open(berth_arena *arena, int64_t threads,
+                                                berth_onednn **out_onednn);
+const char *berth_onednn_version(const berth_onednn *onednn); // "oneDNN 2.6.3"
+void berth_onednn_close(berth_onednn *onednn);                // takes NULL; products are gone
+
+// A product whose weights, in the layout that oneDNN wants, lie in `memory` as often as they fit;
+// every call takes the next of them. NULL when oneDNN has no such product on this machine.
+BERTH_MUST_CHECK berth_status berth_onednn_product_create(berth_onednn *onednn,
+                                                          const berth_onednn_shape *shape,
+                                                          berth_onednn_type type, char *memory,
+                                                          size_t bytes,
+                                                          berth_onednn_product **out_product);
+BERTH_MUST_CHECK berth_status berth_onednn_product_run(berth_onednn_product *product,
+                                                       double *out_seconds);
+void berth_onednn_product_destroy(berth_onednn_product *product); // takes NULL
+// After a call its threads look for work for some milliseconds, on the cores of others. Waits for
+// that to end.
+void berth_onednn_settle(const berth_onednn *onednn);
+
+#endif

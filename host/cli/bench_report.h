@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to cli/: what every bench prints, as a table or as JSON, and what its figures are made
+// of.
+#ifndef BERTH_CLI_BENCH_REPORT_H
+#define BERTH_CLI_BENCH_REPORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli/cli.h"
+
+// One case on so many threads. Figures that do not exist are NAN.
+typedef struct berth_bench_row {
+    const char *name;
+    int64_t threads;
+    double value;
+    const char *unit;
+    double ceiling; // in the unit
+    double share;   // how much of the ceiling is reached, larger is better
+    double p10;     // of samples of the value
+    double p90;
+    double times_one; // of several requests together: how many times one alone
+    const char *note; // what the ceiling is; "" or NULL: nothing to say
+} berth_bench_row;
+
+BERTH_MUST_CHECK berth_status berth_bench_print(berth_session *session, const berth_bench_row *rows,
+                                                size_t count);
+
+// Sorts the samples. `share` of 0.5 is the median.
+double berth_bench_quantile(double *samples, size_t count, double share);
+
+#endif

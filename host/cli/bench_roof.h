@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to cli/: the roofs of this machine, measured on as many threads as what stands beside
+// them. Every call is one round; the best of all rounds counts, so that callers take turns.
+#ifndef BERTH_CLI_BENCH_ROOF_H
+#define BERTH_CLI_BENCH_ROOF_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+#define BERTH_ROOF_BYTES ((size_t)1 << 30)
+
+// Zeroed is closed.
+typedef struct berth_roof {
+    int64_t threads;
+    char *memory; // owned: BERTH_ROOF_BYTES, small numbers; anybody may write to it between rounds
+    double read;  // bytes/s
+    double copy;  // bytes/s, read and written counted
+    double multiply; // flops/s, of f32 or bf16, whichever the machine does faster
+} berth_roof;
+
+BERTH_MUST_CHECK berth_status berth_roof_open(int64_t threads, berth_roof *roof);
+// Each way to read once, over all of the memory.
+BERTH_MUST_CHECK berth_status berth_roof_read(berth_roof *roof);
+// One half of the memory to the other, through the caches and past them.
+BERTH_MUST_CHECK berth_status berth_roof_copy(berth_roof *roof);
+BERTH_MUST_CHECK berth_status berth_roof_multiply(berth_roof *roof);
+void berth_roof_close(berth_roof *roof);
+
+#endif

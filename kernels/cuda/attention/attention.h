@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two ways of cuda.paged_attention, for 16-bit types whose cache has the same: decode, one new
+// token a sequence, and prefill, more than one. Each passes over the sequences that are the
+// other's.
+#ifndef BERTH_KERNELS_CUDA_ATTENTION_H
+#define BERTH_KERNELS_CUDA_ATTENTION_H
+
+#include <gpu/attention.h>
+
+#define CUDA_DECODE_HEADS 16 // query heads of a key head, at most
+
+// Partial results of a sequence whose keys several blocks have divided among them.
+struct cuda_decode_room {
+    float *parts;  // [sequence, kv_head, split][group][width + 2]
+    int *arrivals; // [sequence, kv_head], zero between runs
+    int splits;    // of a sequence's keys, at most
+    int stores;    // the new key and value are not in the cache yet
+    int is_plain;  // every sequence has exactly one new token
+};
+
+// Blocks that share a sequence's keys when there are so many sequences.
+int cuda_decode_splits(int multiprocessors, int sequences, int kv_heads);
+uint64_t cuda_decode_bytes(int multiprocessors, int max_sequences, int heads, int kv_heads,
+                           int width);
+berth_status cuda_decode(const gpu_op *op, const gpu_attention_call &call,
+                         const cuda_decode_room &room, berth_dtype dtype);
+// `longest`: new tokens of one sequence.
+berth_status cuda_prefill(const gpu_op *op, const gpu_attention_call &call, int longest,
+                          berth_dtype dtype);
+// The same for heads of 128 where groups of warps multiply together.
+berth_status cuda_prefill_group(const gpu_op *op, const gpu_attention_call &call, int longest,
+                                berth_dtype dtype);
+
+#endif

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bulk copies into shared memory and the barriers that count their bytes: compute capability 9. On
+// others these functions do nothing, and no kernel that uses them is launched.
+#ifndef BERTH_KERNELS_CUDA_BULK_H
+#define BERTH_KERNELS_CUDA_BULK_H
+
+#include <gpu/element.h>
+
+// All addresses are of shared memory unless they are pointers.
+
+template <bool IS_90 = CUDA_IS_90>
+static __device__ inline void cuda_barrier_init(uint32_t barrier, uint32_t arrivals) {
+    if constexpr (IS_90) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals)
+                     : "memory");
+    }
+}
+
+// After the inits, before the first use by others and by copies.
+template <bool IS_90 = CUDA_IS_90> static __device__ inline void cuda_barrier_publish() {
+    if constexpr (IS_90) {
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    }
+}
+
+template <bool IS_90 = CUDA_IS_90>
+static __device__ inline void cuda_barrier_arrive(uint32_t barrier) {
+    if constexpr (IS_90) {
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+    }
+}
+
+// An arrival, and so many bytes that copies still have to bring.
+template <bool IS_90 = CUDA_IS_90>
+static __device__ inline void cuda_barrier_expect(uint32_t barrier, uint32_t bytes) {
+    if constexpr (IS_90) {
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+                     "r"(bytes)
+                     : "memory");
+    }
+}
+
+// Until the phase of that parity is over.
+template <bool IS_90 = CUDA_IS_90>
+static __device__ inline void cuda_barrier_wait(uint32_t barrier, uint32_t parity) {
+    if constexpr (IS_90) {
+        asm volatile("{\n"
+                     ".reg .pred done;\n"
+                     "again:\n"
+                     "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                     "@done bra finished;\n"
+                     "bra again;\n"
+                     "finished:\n"
+                     "}" ::"r"(barrier),
+                     "r"(parity)
+                     : "memory");
+    }
+}
+
+// `bytes` a multiple of 16, both sides aligned to 16.
+template <bool IS_90 = CUDA_IS_90>
+static __device__ inline void cuda_bulk_copy(uint32_t to, const void *from, uint32_t bytes,
+                                             uint32_t barrier) {
+    if constexpr (IS_90) {
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
+                     "[%1], %2, [%3];" ::"r"(to),
+                     "l"(from), "r"(bytes), "r"(barrier)
+                     : "memory");
+    }
+}
+
+static __device__ inline uint4 cuda_load_shared(uint32_t from) {
+    uint4 value;
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+                 : "r"(from));
+    return value;
+}
+
+#endif

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuBLASLt: opened when a plan first asks for it, never linked. For every shape of weights the
+// algorithms that it proposes are timed once per bucket of rows, at start-up; a step only looks its
+// bucket up.
+#include <cuda/product/product.h>
+
+#include <cublasLt.h>
+
+#include <dlfcn.h>
+#include <stdio.h>
+
+#define PROPOSALS   16
+#define TIMED_RUNS  4
+#define MAX_BUCKETS 40
+#define BEYOND_CACHE ((size_t)128 << 20) // bytes of weights
+
+// The functions that are used, by their names in the library.
+#define FUNCTIONS(F)                                                                               \
+    F(cublasLtCreate)                                                                              \
+    F(cublasLtDestroy)                                                                             \
+    F(cublasLtMatmul)                                                                              \
+    F(cublasLtMatmulAlgoGetHeuristic)                                                              \
+    F(cublasLtMatmulDescCreate)                                                                    \
+    F(cublasLtMatmulDescDestroy)                                                                   \
+    F(cublasLtMatmulDescSetAttribute)                                                              \
+    F(cublasLtMatmulPreferenceCreate)                                                              \
+    F(cublasLtMatmulPreferenceDestroy)                                                             \
+    F(cublasLtMatmulPreferenceSetAttribute)                                                        \
+    F(cublasLtMatrixLayoutInit_internal)
+
+struct functions {
+#define MEMBER(name) decltype(&::name) name;
+    FUNCTIONS(MEMBER)
+#undef MEMBER
+};
+
+struct bucket {
+    int rows;
+    cublasLtMatmulAlgo_t algorithm;
+};
+
+struct cuda_lt {
+    struct products *all;
+    cuda_lt *next;
+    cuda_product shape;
+    cublasLtMatmulDesc_t description;
+    bucket buckets[MAX_BUCKETS];
+    int count;
+};
+
+// What the platform keeps: the library, a handle, the shapes.
+struct products {
+    const berth_host *host;
+    void *library;
+    functions call;
+    cublasLtHandle_t handle;
+    cublasLtMatmulPreference_t preference;
+    cuda_lt *shapes;
+};
+
+// ---- opening ------------------------------------------------------------------------------------
+
+static void close_products(berth_gpu *gpu) {
+    products *all = static_cast<products *>(gpu->products);
+    for (cuda_lt *shape = all->shapes; shape;) {
+        cuda_lt *next = shape->next;
+        (void)all->call.cublasLtMatmulDescDestroy(shape->description);
+        all->host->free(all->host, shape);
+        shape = next;
+    }
+    if (all->preference) {
+        (void)all->call.cublasLtMatmulPreferenceDestroy(all->preference);
+    }
+    if (all->handle) {
+        (void)all->call.cublasLtDestroy(all->handle);
+    }
+    all->host->free(all->host, all); // the library stays: it cannot be relied on to leave
+    gpu->products = nullptr;
+}
+
+static berth_status find_functions(const berth_host *host, products *all) {
+#define FIND(name)                                                                                 \
+    all->call.name = reinterpret_cast<decltype(&::name)>(dlsym(all->library, #name));                \
+    if (!all->call.name) {                                                                         \
+        return BERTH_PLUGIN_FAIL(host, BERTH_UNSUPPORTED, "cuBLASLt has no %s", #name);            \
+    }
+    FUNCTIONS(FIND)
+#undef FIND
+    return BERTH_OK;
+}
+
+static berth_status open_library(berth_gpu *gpu) {
+    const berth_host *host = gpu->host;
+    char name[64];
+    if (gpu->products) {
+        return BERTH_OK;
+    }
+    (void)snprintf(name, sizeof name, "libcublasLt.so.%d", CUBLAS_VER_MAJOR);
+    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        return BERTH_PLUGIN_FAIL(host, BERTH_UNSUPPORTED, "%s", dlerror());
+    }
+    products *all = static_cast<products *>(host->alloc(host, sizeof(products), 0));
+    if (!all) {
+        return BERTH_PLUGIN_FAIL(host, BERTH_OUT_OF_MEMORY, "no memory for cuBLASLt");
+    }
+    all->host = host;
+    all->library = library;
+    const berth_status status = find_functions(host, all);
+    if (status != BERTH_OK) {
+        host->free(host, all);
+        return status;
+    }
+    gpu->products = all;
+    gpu->release_products = close_products;
+    return BERTH_OK;
+}
+
+berth_status cuda_lt_check(const berth_host *host, const berth_device *device) {
+    (void)host;
+    return open_library(static_cast<berth_gpu *>(device->self));
+}
+
+static berth_status failed(const berth_host *host, const char *call, cublasStatus_t status) {
+    return BERTH_PLUGIN_FAIL(host, BERTH_UNAVAILABLE, "%s: cuBLAS status %d", call, (int)status);
+}
+
+#define TRY_LT(host, call, ...)                                                                    \
+    do {                                                                                           \
+        const cublasStatus_t status_ = (call)(__VA_ARGS__);                                        \
+        if (status_ != CUBLAS_STATUS_SUCCESS) {                                                    \
+            return failed((host), #call, status_);                                                 \
+        }                                                                                          \
+    } while (0)
+
+// A handle belongs to the device that is current.
+static berth_status open_handle(products *all) {
+    const size_t workspace = CUDA_LT_WORKSPACE;
+    if (all->handle) {
+        return BERTH_OK;
+    }
+    TRY_LT(all->host, all->call.cublasLtMatmulPreferenceCreate, &all->preference);
+    TRY_LT(all->host, all->call.cublasLtMatmulPreferenceSetAttribute, all->preference,
+           CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    TRY_LT(all->host, all->call.cublasLtCreate, &all->handle);
+    return BERTH_OK;
+}
+
+// ---- one product --------------------------------------------------------------------------------
+
+static cudaDataType_t type_of(berth_dtype dtype) {
+    return dtype == BERTH_DTYPE_F32    ? CUDA_R_32F
+           : dtype == BERTH_DTYPE_BF16 ? CUDA_R_16BF
+                                       : CUDA_R_16F;
+}
+
+// cuBLAS counts in columns: yᵀ [outputs, rows] = weight [depth, outputs]ᵀ · xᵀ [depth, rows].
+struct layouts {
+    cublasLtMatrixLayoutOpaque_t weight;
+    cublasLtMatrixLayoutOpaque_t x;
+    cublasLtMatrixLayoutOpaque_t y;
+};
+
+static berth_status lay_out(const products *all, const cuda_product &p, layouts *out) {
+    const cudaDataType_t type = type_of(p.dtype);
+    const auto init = all->call.cublasLtMatrixLayoutInit_internal;
+    const uint64_t rows = static_cast<uint64_t>(p.rows);
+    const uint64_t outputs = static_cast<uint64_t>(p.outputs);
+    const uint64_t depth = static_cast<uint64_t>(p.depth);
+    TRY_LT(all->host, init, &out->weight, sizeof out->weight, type, depth, outputs, p.depth);
+    TRY_LT(all->host, init, &out->x, sizeof out->x, type, depth, rows, p.x_gap);
+    TRY_LT(all->host, init, &out->y, sizeof out->y, type, outputs, rows, p.y_gap);
+    return BERTH_OK;
+}
+
+static int propose(const cuda_lt *lt, layouts *with, cublasLtMatmulHeuristicResult_t *results,
+                   int wanted) {
+    int found = 0;
+    const products *all = lt->all;
+    const cublasStatus_t status = all->call.cublasLtMatmulAlgoGetHeuristic(
+        all->handle, lt->description, &with->weight, &with->x, &with->y, &with->y, all->preference,
+        wanted, results, &found);
+    return status == CUBLAS_STATUS_SUCCESS ? found : 0;
+}
+
+static cublasStatus_t multiply(const cuda_lt *lt, layouts *with, const cuda_product &p,
+                               const cublasLtMatmulAlgo_t *algorithm, void *workspace,
+                               cudaStream_t stream) {
+    const float one = 1;
+    const float zero = 0;
+    return lt->all->call.cublasLtMatmul(lt->all->handle, lt->description, &one, p.weight,
+                                        &with->weight, p.x, &with->x, &zero, p.y, &with->y, p.y,
+                                        &with->y, algorithm, workspace, CUDA_LT_WORKSPACE, stream);
+}
+
+berth_status cuda_lt_run(const gpu_op *op, const cuda_lt *lt, const cuda_product &product,
+                         void *workspace) {
+    const products *all = lt->all;
+    layouts with;
+    const berth_status laid_out = lay_out(all, product, &with);
+    if (laid_out != BERTH_OK) {
+        return laid_out;
+    }
+    if (product.bias) {
+        TRY_LT(op->host, all->call.cublasLtMatmulDescSetAttribute, lt->description,
+               CUBLASLT_MATMUL_DESC_BIAS_POINTER, &product.bias, sizeof product.bias);
+    }
+    int at = 0;
+    while (at < lt->count - 1 && lt->buckets[at].rows < product.rows) {
+        ++at;
+    }
+    cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
+    if (lt->count > 0) {
+        status = multiply(lt, &with, product, &lt->buckets[at].algorithm, workspace, op->stream);
+    }
+    // Why: an algorithm may not take every number of rows of its bucket.
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
+        cublasLtMatmulHeuristicResult_t result;
+        if (propose(lt, &with, &result, 1) > 0) {
+            status = multiply(lt, &with, product, &result.algo, workspace, op->stream);
+        }
+    }
+    return status == CUBLAS_STATUS_SUCCESS ? BERTH_OK : failed(op->host, "cublasLtMatmul", status);
+}
+
+// ---- choosing -----------------------------------------------------------------------------------
+
+// Memory and events for timing one shape.
+struct trial {
+    void *x;
+    char *weight; // several, so that none is in the cache when its turn comes
+    size_t weight_bytes;
+    size_t weight_count;
+    void *y;
+    void *workspace;
+    cudaEvent_t begin;
+    cudaEvent_t end;
+};
+
+static bool open_trial(const cuda_product &shape, int max_rows, trial *out) {
+    const size_t bytes = BERTH_DTYPE_BITS(shape.dtype) / 8;
+    const size_t x = static_cast<size_t>(max_rows) * static_cast<size_t>(shape.depth) * bytes;
+    const size_t y = static_cast<size_t>(max_rows) * static_cast<size_t>(shape.outputs) * bytes;
+    const size_t weight =
+        static_cast<size_t>(shape.outputs) * static_cast<size_t>(shape.depth) * bytes;
+    void *weights = nullptr;
+    *out = trial{};
+    out->weight_bytes = (weight + 255) / 256 * 256;
+    out->weight_count = 1 + BEYOND_CACHE / weight;
+    const bool is_there = cudaMalloc(&out->x, x) == cudaSuccess &&
+                          cudaMalloc(&weights, out->weight_count * out->weight_bytes) ==
+                              cudaSuccess &&
+                          cudaMalloc(&out->y, y) == cudaSuccess &&
+                          cudaMalloc(&out->workspace, CUDA_LT_WORKSPACE) == cudaSuccess &&
+                          cudaEventCreate(&out->begin) == cudaSuccess &&
+                          cudaEventCreate(&out->end) == cudaSuccess;
+    out->weight = static_cast<char *>(weights);
+    // Any numbers that are neither zero nor huge: 0x3c3c is 0.01 in bf16 and 1.06 in f16.
+    return is_there && cudaMemset(out->x, 0x3c, x) == cudaSuccess &&
+           cudaMemset(out->weight, 0x3c, out->weight_count * out->weight_bytes) == cudaSuccess;
+}
+
+static void close_trial(trial *self) {
+    (void)cudaFree(self->x);
+    (void)cudaFree(self->weight);
+    (void)cudaFree(self->y);
+    (void)cudaFree(self->workspace);
+    if (self->begin) {
+        (void)cudaEventDestroy(self->begin);
+    }
+    if (self->end) {
+        (void)cudaEventDestroy(self->end);
+    }
+    (void)cudaGetLastError(); // a trial that has no room is no failure of what comes next
+}
+
+// Milliseconds of one run; negative when it cannot run.
+static float time_one(const cuda_lt *lt, layouts *with, cuda_product p, const trial &room,
+                      const cublasLtMatmulAlgo_t *algorithm, cudaStream_t stream) {
+    float milliseconds = -1;
+    if (multiply(lt, with, p, algorithm, room.workspace, stream) != CUBLAS_STATUS_SUCCESS) {
+        return milliseconds;
+    }
+    (void)cudaEventRecord(room.begin, stream);
+    for (size_t run = 0; run < TIMED_RUNS; ++run) {
+        p.weight = room.weight + (run + 1) % room.weight_count * room.weight_bytes;
+        (void)multiply(lt, with, p, algorithm, room.workspace, stream);
+    }
+    (void)cudaEventRecord(room.end, stream);
+    if (cudaEventSynchronize(room.end) != cudaSuccess ||
+        cudaEventElapsedTime(&milliseconds, room.begin, room.end) != cudaSuccess) {
+        return -1;
+    }
+    return milliseconds;
+}
+
+// The fastest proposal for `rows`; without room to time them the first.
+static void choose(const gpu_op *op, cuda_lt *lt, int rows, const trial *room) {
+    cublasLtMatmulHeuristicResult_t results[PROPOSALS];
+    layouts with;
+    cuda_product p = lt->shape;
+    p.rows = rows;
+    p.x = room ? room->x : nullptr;
+    p.weight = room ? room->weight : nullptr;
+    p.y = room ? room->y : nullptr;
+    if (lay_out(lt->all, p, &with) != BERTH_OK) {
+        return;
+    }
+    if (room && p.bias) { // any numbers of the type will do
+        (void)lt->all->call.cublasLtMatmulDescSetAttribute(
+            lt->description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &room->weight,
+            sizeof room->weight);
+    }
+    const int found = propose(lt, &with, results, PROPOSALS);
+    int best = 0;
+    float least = -1;
+    for (int i = 0; room && i < found; ++i) {
+        const float time = time_one(lt, &with, p, *room, &results[i].algo, op->stream);
+        if (time >= 0 && (least < 0 || time < least)) {
+            least = time;
+            best = i;
+        }
+    }
+    if (found > 0) {
+        lt->buckets[lt->count++] = bucket{rows, results[best].algo};
+    }
+}
+
+// Rows 16, 24, 32, 48, 64, 96, …, until a step cannot have more.
+static void choose_all(const gpu_op *op, cuda_lt *lt, int max_rows) {
+    trial room;
+    const bool has_room = open_trial(lt->shape, max_rows, &room);
+    int rows = 16;
+    for (; rows < max_rows && lt->count < MAX_BUCKETS - 1; rows += (rows & (rows - 1)) == 0
+                                                                      ? rows / 2
+                                                                      : rows / 3) {
+        choose(op, lt, rows, has_room ? &room : nullptr);
+    }
+    choose(op, lt, max_rows, has_room ? &room : nullptr);
+    close_trial(&room);
+}
+
+static berth_status describe(const products *all, cuda_lt *lt) {
+    const cublasOperation_t turned = CUBLAS_OP_T;
+    const cublasLtEpilogue_t with_bias = CUBLASLT_EPILOGUE_BIAS;
+    const auto set = all->call.cublasLtMatmulDescSetAttribute;
+    TRY_LT(all->host, all->call.cublasLtMatmulDescCreate, &lt->description, CUBLAS_COMPUTE_32F,
+           CUDA_R_32F);
+    TRY_LT(all->host, set, lt->description, CUBLASLT_MATMUL_DESC_TRANSA, &turned, sizeof turned);
+    if (lt->shape.bias) {
+        TRY_LT(all->host, set, lt->description, CUBLASLT_MATMUL_DESC_EPILOGUE, &with_bias,
+               sizeof with_bias);
+        TRY_LT(all->host, set, lt->description, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+               &lt->shape.bias, sizeof lt->shape.bias);
+    }
+    return BERTH_OK;
+}
+
+static bool is_same(const cuda_product &a, const cuda_product &b) {
+    return a.outputs == b.outputs && a.depth == b.depth && a.dtype == b.dtype &&
+           !a.bias == !b.bias && a.rows == b.rows;
+}
+
+berth_status cuda_lt_open(const gpu_op *op, const cuda_product &shape, int max_rows,
+                          const cuda_lt **out) {
+    products *all = static_cast<products *>(op->gpu->products);
+    const berth_status status = open_handle(all);
+    if (status != BERTH_OK) {
+        return status;
+    }
+    cuda_product wanted = shape;
+    wanted.rows = max_rows;
+    wanted.x_gap = shape.depth;
+    wanted.y_gap = shape.outputs;
+    for (const cuda_lt *one = all->shapes; one; one = one->next) {
+        if (is_same(one->shape, wanted)) {
+            *out = one;
+            return BERTH_OK;
+        }
+    }
+    cuda_lt *lt = static_cast<cuda_lt *>(op->host->alloc(op->host, sizeof(cuda_lt), 0));
+    if (!lt) {
+        return BERTH_PLUGIN_FAIL(op->host, BERTH_OUT_OF_MEMORY, "no memory for a product");
+    }
+    lt->all = all;
+    lt->shape = wanted;
+    const berth_status described = describe(all, lt);
+    if (described != BERTH_OK) {
+        op->host->free(op->host, lt);
+        return described;
+    }
+    choose_all(op, lt, max_rows);
+    lt->next = all->shapes;
+    all->shapes = lt;
+    *out = lt;
+    return BERTH_OK;
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear of up to 16 rows on compute capability 9, bound by the weights' bytes. A block has 16
+// outputs. One warp has their weights brought into a ring in shared memory by bulk copies, which
+// cost no registers, so that all blocks together always have several times the memory's latency
+// under way; four warps share the depth of each stage and multiply on the tensor cores, rows being
+// the first operand, of which a product has 16. The ring fills before the kernel waits for its
+// input: the end of one kernel is hidden behind the beginning of the next.
+#include <cuda/bulk.h>
+#include <cuda/mma.h>
+#include <cuda/product/product.h>
+
+extern "C" int32_t cuda_code_is_90(void);
+
+namespace {
+
+constexpr int WARPS = 4; // that multiply
+constexpr int DEPTH = 512; // of a stage
+constexpr int CHUNKS = DEPTH / WARPS / 32; // of 32, of a warp: two products each
+// Why 64: two rows' quarters, which eight lanes read at once, lie in different banks.
+constexpr uint32_t ROW_BYTES = DEPTH * 2 + 64;
+
+constexpr int OUTPUTS = 16;
+constexpr uint32_t STAGE_BYTES = OUTPUTS * ROW_BYTES;
+// Stages of the ring: as many as fit beside one another for two or for three blocks, whichever the
+// multiprocessors have.
+constexpr int DEEP_RING = 6;
+constexpr int RING = 4;
+
+struct operands {
+    const uint16_t *x;
+    const uint16_t *weight;
+    const void *bias;
+    void *y;
+    int64_t x_gap;
+    int64_t y_gap;
+    int rows;
+    int outputs;
+    int depth;
+};
+
+struct barriers {
+    uint32_t full;  // of stage 0; the others follow in steps of 8 bytes
+    uint32_t empty;
+};
+
+template <int STAGES>
+__device__ void bring_weights(const operands &all, int first, uint32_t ring,
+                              const barriers &signals) {
+    const int lane = threadIdx.x;
+    const int output = first + lane < all.outputs ? first + lane : all.outputs - 1;
+    const uint16_t *row = all.weight + static_cast<int64_t>(output) * all.depth;
+    uint32_t parity = 1; // the first round waits for nobody
+    int stage = 0;
+    for (int k = 0; k < all.depth; k += DEPTH) {
+        const uint32_t bytes = 2u * static_cast<uint32_t>(k + DEPTH < all.depth ? DEPTH
+                                                                                : all.depth - k);
+        if (lane == 0) {
+            cuda_barrier_wait(signals.empty + 8 * stage, parity);
+            cuda_barrier_expect(signals.full + 8 * stage, OUTPUTS * bytes);
+        }
+        __syncwarp();
+        if (lane < OUTPUTS) {
+            cuda_bulk_copy(ring + stage * STAGE_BYTES + lane * ROW_BYTES, row + k, bytes,
+                           signals.full + 8 * stage);
+        }
+        stage = stage == STAGES - 1 ? 0 : stage + 1;
+        parity ^= stage == 0;
+    }
+}
+
+// A warp's part of x for one stage: element 8c + 32i of rows g and, IS_DEEP, g + 8.
+template <bool IS_DEEP> struct inputs {
+    uint4 low[CHUNKS];
+    uint4 high[IS_DEEP ? CHUNKS : 1];
+};
+
+__device__ uint4 load_input(const operands &all, int row, int k) {
+    return row < all.rows && k < all.depth
+               ? *reinterpret_cast<const uint4 *>(all.x + row * all.x_gap + k)
+               : uint4{0, 0, 0, 0};
+}
+
+template <bool IS_DEEP>
+__device__ void load_inputs(const operands &all, int k, inputs<IS_DEEP> *out) {
+    const int g = threadIdx.x / 4;
+#pragma unroll
+    for (int i = 0; i < CHUNKS; ++i) {
+        out->low[i] = load_input(all, g, k + 32 * i);
+        if (IS_DEEP) {
+            out->high[i] = load_input(all, g + 8, k + 32 * i);
+        }
+    }
+}
+
+template <typename T, bool IS_DEEP>
+__device__ void multiply(const operands &all, uint32_t weights, int k, const inputs<IS_DEEP> &x,
+                         float (*sums)[4]) {
+    const uint4 none = {0, 0, 0, 0};
+#pragma unroll
+    for (int i = 0; i < CHUNKS; ++i) {
+        const uint4 low = x.low[i];
+        const uint4 high = IS_DEEP ? x.high[IS_DEEP ? i : 0] : none;
+        const uint32_t first[4] = {low.x, high.x, low.y, high.y};
+        const uint32_t second[4] = {low.z, high.z, low.w, high.w};
+        // What a short last stage leaves of the one before it must not count.
+        const bool is_there = k + 32 * i < all.depth;
+#pragma unroll
+        for (int tile = 0; tile < 2; ++tile) {
+            const uint4 weight =
+                is_there ? cuda_load_shared(weights + tile * 8 * ROW_BYTES + 64 * i) : none;
+            const uint32_t b[4] = {weight.x, weight.y, weight.z, weight.w};
+            cuda_mma(sums[tile], first, b, T{});
+            cuda_mma(sums[tile], second, b + 2, T{});
+        }
+    }
+}
+
+template <typename T, int STAGES, bool IS_DEEP>
+__device__ void multiply_all(const operands &all, uint32_t ring, const barriers &signals,
+                             float (*sums)[4]) {
+    const int warp = threadIdx.y;
+    int k = warp * (DEPTH / WARPS) + threadIdx.x % 4 * 8;
+    const uint32_t mine = static_cast<uint32_t>(k) * 2 + threadIdx.x / 4 * ROW_BYTES;
+    inputs<IS_DEEP> now;
+    inputs<IS_DEEP> next;
+    uint32_t parity = 0;
+    int stage = 0;
+    load_inputs<IS_DEEP>(all, k, &now);
+    for (int begin = 0; begin < all.depth; begin += DEPTH, k += DEPTH) {
+        load_inputs<IS_DEEP>(all, k + DEPTH, &next);
+        cuda_barrier_wait(signals.full + 8 * stage, parity);
+        multiply<T, IS_DEEP>(all, ring + stage * STAGE_BYTES + mine, k, now, sums);
+        __syncwarp();
+        if (threadIdx.x == 0) {
+            cuda_barrier_arrive(signals.empty + 8 * stage);
+        }
+        now = next;
+        stage = stage == STAGES - 1 ? 0 : stage + 1;
+        parity ^= stage == 0;
+    }
+}
+
+// The warps' sums together, rounded, to y. `room` is [warp][row][output], rows padded by one.
+template <typename T, bool IS_DEEP>
+__device__ void finish(const operands &all, const float (*sums)[4],
+                       float (*room)[16][OUTPUTS + 1], int first) {
+    const int g = threadIdx.x / 4;
+    const int c = threadIdx.x % 4;
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile) {
+#pragma unroll
+        for (int i = 0; i < (IS_DEEP ? 4 : 2); ++i) {
+            room[threadIdx.y][g + i / 2 * 8][tile * 8 + 2 * c + i % 2] = sums[tile][i];
+        }
+    }
+    asm volatile("bar.sync 1, %0;" ::"n"(WARPS * 32)); // the warps that multiply
+    for (int at = threadIdx.y * 32 + threadIdx.x; at < all.rows * OUTPUTS; at += WARPS * 32) {
+        const int row = at / OUTPUTS;
+        const int output = first + at % OUTPUTS;
+        if (output < all.outputs) {
+            float sum = all.bias ? gpu_float(static_cast<const T *>(all.bias)[output]) : 0.0f;
+#pragma unroll
+            for (int warp = 0; warp < WARPS; ++warp) {
+                sum += room[warp][row][at % OUTPUTS];
+            }
+            static_cast<T *>(all.y)[row * all.y_gap + output] = gpu_round<T>(sum);
+        }
+    }
+}
+
+template <typename T, int STAGES, bool IS_DEEP>
+__global__ void __launch_bounds__((WARPS + 1) * 32, 3) streamed_rows_kernel(operands all) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    __shared__ __align__(8) uint64_t signal_room[2 * STAGES];
+    __shared__ float room[WARPS][16][OUTPUTS + 1];
+    const uint32_t ring = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+    const uint32_t signal = static_cast<uint32_t>(__cvta_generic_to_shared(signal_room));
+    const barriers signals = {signal, signal + 8 * STAGES};
+    const int first = static_cast<int>(blockIdx.x) * OUTPUTS;
+    gpu_let_next_begin();
+    if (threadIdx.y == WARPS && threadIdx.x == 0) {
+        for (int stage = 0; stage < STAGES; ++stage) {
+            cuda_barrier_init(signals.full + 8 * stage, 1);
+            cuda_barrier_init(signals.empty + 8 * stage, WARPS);
+        }
+        cuda_barrier_publish();
+    }
+    __syncthreads();
+    if (threadIdx.y == WARPS) {
+        bring_weights<STAGES>(all, first, ring, signals);
+        return;
+    }
+    float sums[2][4] = {};
+    gpu_wait_for_inputs();
+    multiply_all<T, STAGES, IS_DEEP>(all, ring, signals, sums);
+    finish<T, IS_DEEP>(all, sums, room, first);
+}
+
+template <typename T, int STAGES, bool IS_DEEP>
+berth_status launch(const gpu_op *op, const operands &all) {
+    constexpr uint32_t bytes = STAGES * STAGE_BYTES;
+    const cudaError_t error =
+        cudaFuncSetAttribute(streamed_rows_kernel<T, STAGES, IS_DEEP>,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (error != cudaSuccess) {
+        return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
+                                 bytes, cudaGetErrorString(error));
+    }
+    const gpu_grid grid = {dim3(gpu_ceil(all.outputs, OUTPUTS)), dim3(32, WARPS + 1), bytes};
+    return gpu_run(op, "linear", grid, streamed_rows_kernel<T, STAGES, IS_DEEP>, all);
+}
+
+template <typename T, int STAGES>
+berth_status start(const gpu_op *op, const operands &all) {
+    return all.rows > 8 ? launch<T, STAGES, true>(op, all) : launch<T, STAGES, false>(op, all);
+}
+
+template <typename T> berth_status start(const gpu_op *op, const operands &all) {
+    const int pairs = 2 * op->gpu->multiprocessors[op->device];
+    return all.outputs <= pairs * OUTPUTS ? start<T, DEEP_RING>(op, all) : start<T, RING>(op, all);
+}
+
+} // namespace
+
+extern "C" int32_t cuda_code_is_90(void) {
+    cudaFuncAttributes attributes = {};
+    const cudaError_t error =
+        cudaFuncGetAttributes(&attributes, streamed_rows_kernel<gpu_bf16, RING, false>);
+    return error == cudaSuccess && attributes.ptxVersion >= 90;
+}
+
+berth_status cuda_streamed_rows(const gpu_op *op, const cuda_product &product) {
+    const operands all = {
+        static_cast<const uint16_t *>(product.x),
+        static_cast<const uint16_t *>(product.weight),
+        product.bias,
+        product.y,
+        product.x_gap,
+        product.y_gap,
+        product.rows,
+        product.outputs,
+        product.depth,
+    };
+    return product.dtype == BERTH_DTYPE_BF16 ? start<gpu_bf16>(op, all) : start<gpu_f16>(op, all);
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of a group of four warps: 64 rows by 128 columns by a depth of 16, sums in f32, run
+// behind the instructions that start them. Only in code for sm_90a; elsewhere these functions do
+// nothing, and no kernel that uses them is launched.
+//
+// Operands in shared memory are panels of 64 elements: rows of 128 bytes, one behind another, whose
+// 16-byte pieces are exchanged by the row's number (cuda_panel_place); panels begin at multiples of
+// 1024 bytes. Sums and a first operand in registers lie as in mma.h, warp w having rows 16w and on.
+#ifndef BERTH_KERNELS_CUDA_WGMMA_H
+#define BERTH_KERNELS_CUDA_WGMMA_H
+
+#include <gpu/element.h>
+
+template <typename T> constexpr bool cuda_is_bf16 = false;
+template <> constexpr bool cuda_is_bf16<gpu_bf16> = true;
+
+// The place of 16 bytes, of which a panel's row has 8.
+static __device__ inline uint32_t cuda_panel_place(int row, int piece) {
+    return static_cast<uint32_t>(row * 128 + (piece ^ (row & 7)) * 16);
+}
+
+// The description of an operand that begins at `address`: eight rows further on are 1024 bytes, the
+// next panel is `leading` bytes away.
+static __device__ inline uint64_t cuda_matrix(uint32_t address, uint32_t leading) {
+    return static_cast<uint64_t>((address & 0x3ffff) >> 4) |
+           static_cast<uint64_t>(leading >> 4) << 16 | static_cast<uint64_t>(1024 >> 4) << 32 |
+           UINT64_C(1) << 62;
+}
+
+// Before the first product after registers or shared memory have changed hands.
+template <bool HAS = CUDA_HAS_WGMMA> static __device__ inline void cuda_group_begin() {
+    if constexpr (HAS) {
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    }
+}
+
+// The products started since the last one are a batch.
+template <bool HAS = CUDA_HAS_WGMMA> static __device__ inline void cuda_group_commit() {
+    if constexpr (HAS) {
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    }
+}
+
+// Until all batches but the last LEFT are done.
+template <int LEFT, bool HAS = CUDA_HAS_WGMMA> static __device__ inline void cuda_group_wait() {
+    if constexpr (HAS) {
+        asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+    }
+}
+
+// What threads have written to shared memory becomes visible to products.
+template <bool HAS = CUDA_HAS_WGMMA> static __device__ inline void cuda_publish_shared() {
+    if constexpr (HAS) {
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    }
+}
+
+#define CUDA_SUMS_4(i)  "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3])
+#define CUDA_SUMS_16(i) CUDA_SUMS_4(i), CUDA_SUMS_4((i) + 4), CUDA_SUMS_4((i) + 8), CUDA_SUMS_4((i) + 12)
+#define CUDA_SUMS_64    CUDA_SUMS_16(0), CUDA_SUMS_16(16), CUDA_SUMS_16(32), CUDA_SUMS_16(48)
+#define CUDA_NAMES_64                                                                              \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
+    "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "   \
+    "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "   \
+    "%56, %57, %58, %59, %60, %61, %62, %63}"
+
+#define CUDA_GROUP_SHARED(type)                                                                    \
+    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %66, 0;\n"                               \
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " " CUDA_NAMES_64    \
+                 ", %64, %65, adds, 1, 1, 0, 0;\n}"                                                \
+                 : CUDA_SUMS_64                                                                    \
+                 : "l"(a), "l"(b), "r"(adds))
+#define CUDA_GROUP_REGISTERS(type)                                                                 \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " " CUDA_NAMES_64    \
+                 ", {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"                                        \
+                 : CUDA_SUMS_64                                                                    \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+
+// d [64] = a · b, plus d where `adds`: both in shared memory, rows along the depth.
+template <typename T, bool HAS = CUDA_HAS_WGMMA>
+static __device__ inline void cuda_group_rows(float *d, uint64_t a, uint64_t b, int adds) {
+    if constexpr (HAS && sizeof(T) == 2) {
+        if constexpr (cuda_is_bf16<T>) {
+            CUDA_GROUP_SHARED("bf16");
+        } else {
+            CUDA_GROUP_SHARED("f16");
+        }
+    }
+}
+
+// d [64] += a · b: a in registers, b in shared memory with rows across the depth.
+template <typename T, bool HAS = CUDA_HAS_WGMMA>
+static __device__ inline void cuda_group_columns(float *d, const uint32_t *a, uint64_t b) {
+    if constexpr (HAS && sizeof(T) == 2) {
+        if constexpr (cuda_is_bf16<T>) {
+            CUDA_GROUP_REGISTERS("bf16");
+        } else {
+            CUDA_GROUP_REGISTERS("f16");
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The three types of elements in device code: float, and 16 bits that are widened to it and rounded
+// from it; loads of up to 16 bytes; sums over a warp's 32 lanes.
+#ifndef BERTH_KERNELS_GPU_ELEMENT_H
+#define BERTH_KERNELS_GPU_ELEMENT_H
+
+#include <gpu/gpu.h>
+
+struct gpu_bf16 {
+    uint16_t bits;
+};
+struct gpu_f16 {
+    uint16_t bits;
+};
+
+static __device__ inline float gpu_float(float value) {
+    return value;
+}
+static __device__ inline float gpu_float(gpu_bf16 value) {
+    return __uint_as_float((uint32_t)value.bits << 16);
+}
+static __device__ inline float gpu_float(gpu_f16 value) {
+    return __half2float(__ushort_as_half(value.bits));
+}
+
+// Rounds to nearest, ties to even.
+template <typename T> static __device__ inline T gpu_round(float value);
+template <> __device__ inline float gpu_round<float>(float value) {
+    return value;
+}
+template <> __device__ inline gpu_bf16 gpu_round<gpu_bf16>(float value) {
+    return gpu_bf16{gpu_to_bf16_bits(value)};
+}
+template <> __device__ inline gpu_f16 gpu_round<gpu_f16>(float value) {
+    return gpu_f16{__half_as_ushort(__float2half_rn(value))};
+}
+
+// Element `index` of memory of a type that is known at run time only.
+static __device__ inline float gpu_load_any(const void *from, berth_dtype dtype, int64_t index) {
+    return dtype == BERTH_DTYPE_F32 ? static_cast<const float *>(from)[index]
+           : dtype == BERTH_DTYPE_BF16
+               ? gpu_float(static_cast<const gpu_bf16 *>(from)[index])
+               : gpu_float(static_cast<const gpu_f16 *>(from)[index]);
+}
+
+static __device__ inline int64_t gpu_integer(const void *from, berth_dtype dtype, int64_t index) {
+    return dtype == BERTH_DTYPE_I64 ? static_cast<const int64_t *>(from)[index]
+                                    : static_cast<const int32_t *>(from)[index];
+}
+
+// N elements that are loaded and stored at once.
+template <typename T, int N> struct alignas(sizeof(T) * N) gpu_pack {
+    T at[N];
+};
+
+// Elements of 16 bytes.
+template <typename T> constexpr int gpu_wide = 16 / static_cast<int>(sizeof(T));
+
+template <typename T, int N>
+static __device__ inline gpu_pack<T, N> gpu_load(const T *from, int64_t index) {
+    return *reinterpret_cast<const gpu_pack<T, N> *>(from + index);
+}
+
+template <typename T, int N>
+static __device__ inline void gpu_store(T *to, int64_t index, const gpu_pack<T, N> &pack) {
+    *reinterpret_cast<gpu_pack<T, N> *>(to + index) = pack;
+}
+
+static __device__ inline float gpu_warp_sum(float value) {
+    for (int mask = 16; mask > 0; mask /= 2) {
+        value += gpu_shuffle_xor(value, mask);
+    }
+    return value;
+}
+
+// The sum over all threads of a block of whole warps, the same bits in each; `room` is shared
+// memory for a float a warp, free again after the next barrier.
+static __device__ inline float gpu_block_sum(float value, float *room) {
+    value = gpu_warp_sum(value);
+    if (threadIdx.x % 32 == 0) {
+        room[threadIdx.x / 32] = value;
+    }
+    __syncthreads();
+    float sum = 0;
+    for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) {
+        sum += room[warp];
+    }
+    return sum;
+}
+
+#endif

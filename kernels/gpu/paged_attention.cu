@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// paged_attention on a GPU, of every form: a block of four warps for each token and head, each warp
+// with keys of its own and a running softmax, which are put together at the end. All in f32.
+#include "attention.h"
+
+#include <math.h>
+
+namespace {
+
+constexpr int WARPS = 4;
+constexpr int PER_LANE = 16; // elements of a head that a lane has
+constexpr int MAX_WIDTH = 32 * PER_LANE;
+constexpr int STORE_THREADS = 128;
+
+enum { QUERY, KEY, VALUE, SINKS, ALIBI_SLOPES };
+enum { KEY_CACHE, VALUE_CACHE };
+
+// ---- storing ------------------------------------------------------------------------------------
+
+template <typename T, typename C, int N> __global__ void store_kernel(gpu_attention_call call) {
+    gpu_let_next_begin();
+    gpu_wait_for_inputs();
+    const int64_t slot = call.slots[blockIdx.x];
+    if (slot < 0) {
+        return;
+    }
+    C *keys = static_cast<C *>(call.key_cache) + slot * call.kv_heads * call.width;
+    C *values = static_cast<C *>(call.value_cache) + slot * call.kv_heads * call.width;
+    const int packs = call.width / N;
+    for (int at = threadIdx.x; at < call.kv_heads * packs; at += STORE_THREADS) {
+        const int head = at / packs;
+        const int i = (at - head * packs) * N;
+        const int64_t row = static_cast<int64_t>(blockIdx.x) * call.kv_heads + head;
+        const gpu_pack<T, N> key = gpu_load<T, N>(gpu_row<const T>(call.key, row), i);
+        const gpu_pack<T, N> value = gpu_load<T, N>(gpu_row<const T>(call.value, row), i);
+        gpu_pack<C, N> key_out;
+        gpu_pack<C, N> value_out;
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+            key_out.at[j] = gpu_round<C>(gpu_float(key.at[j]));
+            value_out.at[j] = gpu_round<C>(gpu_float(value.at[j]));
+        }
+        gpu_store<C, N>(keys, head * call.width + i, key_out);
+        gpu_store<C, N>(values, head * call.width + i, value_out);
+    }
+}
+
+template <typename T, typename C>
+berth_status start_store(const gpu_op *op, const gpu_attention_call &call) {
+    constexpr int N = gpu_wide<T> < gpu_wide<C> ? gpu_wide<T> : gpu_wide<C>;
+    const uint64_t caches = reinterpret_cast<uintptr_t>(call.key_cache) |
+                            reinterpret_cast<uintptr_t>(call.value_cache);
+    const bool is_wide = call.width % gpu_wide<gpu_bf16> == 0 && gpu_is_aligned(call.key) &&
+                         gpu_is_aligned(call.value) && caches % 16 == 0;
+    const gpu_grid grid = {dim3(static_cast<unsigned>(call.tokens)), dim3(STORE_THREADS), 0};
+    return is_wide ? gpu_run(op, "paged_attention's store", grid, store_kernel<T, C, N>, call)
+                   : gpu_run(op, "paged_attention's store", grid, store_kernel<T, C, 1>, call);
+}
+
+// ---- attending ----------------------------------------------------------------------------------
+
+// The running softmax of a warp or of all of them: the largest score, the sum of weights.
+struct softmax {
+    float largest;
+    float total;
+};
+
+// The last sequence that begins at or before the token.
+__device__ int sequence_of(const gpu_attention_call &call, int token) {
+    int low = 0;
+    int high = call.sequences - 1;
+    while (low < high) {
+        const int middle = (low + high + 1) / 2;
+        if (call.starts[middle] <= token) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    return low;
+}
+
+// One warp's keys: every WARPS-th from `first` + its number on.
+template <typename T, typename C>
+__device__ softmax attend(const gpu_attention_call &call, int sequence, int position,
+                          const float *query, float *sums) {
+    const int head = blockIdx.y;
+    const int kv_head = head / (call.heads / call.kv_heads);
+    const int lane = threadIdx.x;
+    const float slope = call.slopes ? gpu_load_any(call.slopes, call.slope_dtype, head) : 0.0f;
+    const int32_t *blocks = call.block_table + sequence * call.table_stride;
+    softmax state = {-INFINITY, 0};
+    const int first = call.window > 0 && position >= call.window ? position - call.window + 1 : 0;
+    for (int j = first + static_cast<int>(threadIdx.y); j <= position; j += WARPS) {
+        const int64_t slot =
+            static_cast<int64_t>(blocks[j / call.block_size]) * call.block_size + j % call.block_size;
+        const int64_t row = (slot * call.kv_heads + kv_head) * call.width;
+        const C *key = static_cast<const C *>(call.key_cache) + row;
+        const C *value = static_cast<const C *>(call.value_cache) + row;
+        float dot = 0;
+#pragma unroll
+        for (int i = 0; i < PER_LANE; ++i) {
+            if (lane + 32 * i < call.width) {
+                dot += query[i] * gpu_float(key[lane + 32 * i]);
+            }
+        }
+        float score = gpu_soft_cap(gpu_warp_sum(dot) * call.scale, call.soft_cap);
+        score -= slope * static_cast<float>(position - j);
+        const float largest = fmaxf(state.largest, score);
+        const float old = expf(state.largest - largest);
+        const float weight = expf(score - largest);
+        state = softmax{largest, state.total * old + weight};
+#pragma unroll
+        for (int i = 0; i < PER_LANE; ++i) {
+            if (lane + 32 * i < call.width) {
+                sums[i] = sums[i] * old + weight * gpu_float(value[lane + 32 * i]);
+            }
+        }
+    }
+    return state;
+}
+
+// What a warp's sums count for beside the others'.
+__device__ float share_of(float largest, float overall) {
+    return largest == -INFINITY ? 0.0f : expf(largest - overall);
+}
+
+template <typename T>
+__device__ void put_together(const gpu_attention_call &call, const softmax *states,
+                             const float (*sums)[MAX_WIDTH]) {
+    const float sink =
+        call.sinks ? gpu_load_any(call.sinks, call.sink_dtype, blockIdx.y) : -INFINITY;
+    float overall = sink;
+    for (int warp = 0; warp < WARPS; ++warp) {
+        overall = fmaxf(overall, states[warp].largest);
+    }
+    float total = share_of(sink, overall);
+    for (int warp = 0; warp < WARPS; ++warp) {
+        total += states[warp].total * share_of(states[warp].largest, overall);
+    }
+    const int64_t row = static_cast<int64_t>(blockIdx.x) * call.heads + blockIdx.y;
+    for (int i = threadIdx.y * 32 + threadIdx.x; i < call.width; i += 32 * WARPS) {
+        float sum = 0;
+        for (int warp = 0; warp < WARPS; ++warp) {
+            sum += sums[warp][i] * share_of(states[warp].largest, overall);
+        }
+        gpu_row<T>(call.out, row)[i] = gpu_round<T>(sum / total);
+    }
+}
+
+template <typename T, typename C> __global__ void attention_kernel(gpu_attention_call call) {
+    __shared__ float all_sums[WARPS][MAX_WIDTH];
+    __shared__ softmax states[WARPS];
+    gpu_let_next_begin();
+    gpu_wait_for_inputs();
+    const int token = blockIdx.x;
+    const int sequence = sequence_of(call, token);
+    const int position = call.lengths[sequence] - (call.starts[sequence + 1] - token);
+    const T *from = gpu_row<const T>(call.query, static_cast<int64_t>(token) * call.heads + blockIdx.y);
+    float query[PER_LANE];
+    float sums[PER_LANE];
+#pragma unroll
+    for (int i = 0; i < PER_LANE; ++i) {
+        const int at = threadIdx.x + 32 * i;
+        query[i] = at < call.width ? gpu_float(from[at]) : 0.0f;
+        sums[i] = 0;
+    }
+    const softmax state = attend<T, C>(call, sequence, position, query, sums);
+#pragma unroll
+    for (int i = 0; i < PER_LANE; ++i) {
+        all_sums[threadIdx.y][threadIdx.x + 32 * i] = sums[i];
+    }
+    states[threadIdx.y] = state;
+    __syncthreads();
+    put_together<T>(call, states, all_sums);
+}
+
+} // namespace
+
+// ---- the host's side ----------------------------------------------------------------------------
+
+void gpu_attention_read(const berth_op_site *site, gpu_attention *self) {
+    self->scale = static_cast<float>(berth_site_attribute(site, "scale")->f64);
+    self->soft_cap = static_cast<float>(berth_site_attribute(site, "logits_soft_cap")->f64);
+    self->window = berth_site_attribute(site, "sliding_window")->i64;
+    self->group = site->cache_group;
+}
+
+static void read_batch(const gpu_attention *self, const berth_batch *batch,
+                       gpu_attention_call *out) {
+    const berth_batch_view *view = batch->device;
+    const berth_tensor *table = view->block_tables[self->group];
+    out->starts = static_cast<const int32_t *>(berth_gpu_data(view->query_start_loc));
+    out->lengths = static_cast<const int32_t *>(berth_gpu_data(view->seq_lens));
+    out->block_table = static_cast<const int32_t *>(berth_gpu_data(table));
+    out->table_stride = table->strides[0];
+    out->sequences = static_cast<int>(batch->sequence_count);
+    out->slots = out->key.data ? static_cast<const int64_t *>(
+                                     berth_gpu_data(view->slot_mappings[self->group]))
+                               : nullptr;
+}
+
+berth_status gpu_attention_begin(const gpu_attention *self, const berth_op_args *args,
+                                 gpu_attention_call *out) {
+    if (!args->batch || !args->batch->device) {
+        return BERTH_PLUGIN_FAIL(self->host, BERTH_INVALID_ARGUMENT,
+                                 "paged_attention: needs a batch");
+    }
+    const berth_tensor *query = args->inputs[QUERY];
+    const berth_tensor *cache = args->states[KEY_CACHE];
+    const berth_tensor *sinks = args->inputs[SINKS];
+    const berth_tensor *slopes = args->inputs[ALIBI_SLOPES];
+    *out = gpu_attention_call{};
+    out->query = gpu_rows_of(query);
+    out->key = gpu_rows_of(args->inputs[KEY]);
+    out->value = gpu_rows_of(args->inputs[VALUE]);
+    out->out = gpu_rows_of(args->outputs[0]);
+    out->key_cache = berth_gpu_data(cache);
+    out->value_cache = berth_gpu_data(args->states[VALUE_CACHE]);
+    out->cache_dtype = cache->dtype;
+    out->sinks = sinks ? berth_gpu_data(sinks) : nullptr;
+    out->sink_dtype = sinks ? sinks->dtype : query->dtype;
+    out->slopes = slopes ? berth_gpu_data(slopes) : nullptr;
+    out->slope_dtype = slopes ? slopes->dtype : query->dtype;
+    out->tokens = static_cast<int>(query->shape[0]);
+    out->heads = static_cast<int>(query->shape[1]);
+    out->width = static_cast<int>(query->shape[2]);
+    out->block_size = static_cast<int>(cache->shape[1]);
+    out->kv_heads = static_cast<int>(cache->shape[2]);
+    while (1 << (out->block_shift + 1) <= out->block_size) {
+        ++out->block_shift;
+    }
+    out->scale = self->scale;
+    out->soft_cap = self->soft_cap;
+    out->window = static_cast<int>(self->window);
+    read_batch(self, args->batch, out);
+    return BERTH_OK;
+}
+
+berth_status gpu_attention_store(const gpu_op *op, const gpu_attention_call &call,
+                                 berth_dtype dtype) {
+    if (!call.slots || call.tokens == 0) {
+        return BERTH_OK;
+    }
+    return gpu_with_type(dtype, [&](auto type) {
+        return gpu_with_type(call.cache_dtype, [&](auto cache) {
+            return start_store<typename decltype(type)::type, typename decltype(cache)::type>(op,
+                                                                                              call);
+        });
+    });
+}
+
+berth_status gpu_attention_run(const gpu_op *op, const gpu_attention_call &call,
+                               berth_dtype dtype) {
+    if (call.tokens == 0) {
+        return BERTH_OK;
+    }
+    const gpu_grid grid = {
+        dim3(static_cast<unsigned>(call.tokens), static_cast<unsigned>(call.heads)),
+        dim3(32, WARPS), 0};
+    return gpu_with_type(dtype, [&](auto type) {
+        return gpu_with_type(call.cache_dtype, [&](auto cache) {
+            return gpu_run(op, "paged_attention", grid,
+                           attention_kernel<typename decltype(type)::type,
+                                            typename decltype(cache)::type>,
+                           call);
+        });
+    });
+}
+
+static berth_status supports(const berth_op_site *site, const berth_device *) {
+    if (site->inputs[QUERY]->dims[2].b > MAX_WIDTH) {
+        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "heads of at most %d elements",
+                                 MAX_WIDTH);
+    }
+    return gpu_check_floats(site, 0);
+}
+
+static berth_status create(const berth_op_site *site, const berth_device *device,
+                           void **out_self) {
+    const berth_status status = gpu_new<gpu_attention>(site, device, out_self);
+    if (status == BERTH_OK) {
+        gpu_attention_read(site, static_cast<gpu_attention *>(*out_self));
+    }
+    return status;
+}
+
+static berth_status forward(void *self, const berth_op_args *args) {
+    const gpu_attention *op = static_cast<const gpu_attention *>(self);
+    const berth_dtype dtype = args->inputs[QUERY]->dtype;
+    gpu_attention_call call;
+    berth_status status = gpu_attention_begin(op, args, &call);
+    status = status == BERTH_OK ? gpu_attention_store(op, call, dtype) : status;
+    return status == BERTH_OK ? gpu_attention_run(op, call, dtype) : status;
+}
+
+extern "C" {
+extern const berth_op_impl berth_kernel_paged_attention;
+const berth_op_impl berth_kernel_paged_attention = {
+    .size = sizeof(berth_op_impl),
+    .op = "paged_attention",
+    .name = "gpu.paged_attention",
+    .dispatch_key = BERTH_GPU_KEY,
+    .revision = 1,
+    .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,
+    .supports = supports,
+    .create = create,
+    .forward = forward,
+    .destroy = gpu_destroy,
+};
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// rotary_embedding on a GPU: a block a token. Its cosines and sines once into shared memory, then
+// all heads of query and key; products and sums in f32, one rounding. A position beyond the rope
+// makes the token NaN, so that the step fails where a token is chosen.
+#include "launch.h"
+
+#include <math.h>
+
+#include <rope.h>
+
+namespace {
+
+constexpr int THREADS = 256;
+constexpr int MAX_HALF = 512;
+
+enum { POSITIONS, QUERY, KEY, CACHE };
+
+struct rotary : gpu_op {
+    float *angles; // [half] in device memory, per position
+    int64_t half;  // rotary_dim / 2
+    int64_t length;
+    int64_t is_neox;
+    float scale; // of cosines and sines
+};
+
+struct operands {
+    const void *positions;
+    berth_dtype position_dtype;
+    gpu_rows x[2]; // query, key
+    gpu_rows out[2];
+    const void *cache; // [length, 2 · half], NULL: computed
+    berth_dtype cache_dtype;
+    const float *angles;
+    float scale;
+    int half;
+    int width; // of a head
+    int is_neox;
+    int64_t length;
+};
+
+// Cosines [half], then sines [half]; rounded to T as in the reference.
+template <typename T> __device__ void fill_circle(const operands &all, float *circle) {
+    const int64_t position = gpu_integer(all.positions, all.position_dtype, blockIdx.x);
+    const bool is_known = position >= 0 && position < all.length;
+    for (int i = threadIdx.x; i < all.half; i += THREADS) {
+        float sine = NAN;
+        float cosine = NAN;
+        if (is_known && all.cache) {
+            const int64_t row = position * 2 * all.half;
+            cosine = gpu_load_any(all.cache, all.cache_dtype, row + i);
+            sine = gpu_load_any(all.cache, all.cache_dtype, row + all.half + i);
+        } else if (is_known) {
+            sincosf(static_cast<float>(position) * all.angles[i], &sine, &cosine);
+            sine *= all.scale;
+            cosine *= all.scale;
+        }
+        circle[i] = gpu_float(gpu_round<T>(cosine));
+        circle[all.half + i] = gpu_float(gpu_round<T>(sine));
+    }
+}
+
+// Pair i of a head and its neighbours, N at once.
+template <typename T, int N>
+__device__ void rotate(const T *x, T *out, const operands &all, const float *circle, int i) {
+    const int first = all.is_neox ? i : 2 * i;
+    const int second = all.is_neox ? i + all.half : 2 * i + 1;
+    const gpu_pack<T, N> a = gpu_load<T, N>(x, first);
+    const gpu_pack<T, N> b = gpu_load<T, N>(x, second);
+    gpu_pack<T, N> low;
+    gpu_pack<T, N> high;
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+        const float x1 = gpu_float(a.at[j]);
+        const float x2 = gpu_float(b.at[j]);
+        const float cosine = circle[i + j];
+        const float sine = circle[all.half + i + j];
+        low.at[j] = gpu_round<T>(x1 * cosine - x2 * sine);
+        high.at[j] = gpu_round<T>(x2 * cosine + x1 * sine);
+    }
+    gpu_store<T, N>(out, first, low);
+    gpu_store<T, N>(out, second, high);
+}
+
+template <typename T, int N>
+__device__ void rotate_heads(const operands &all, int which, const float *circle) {
+    const gpu_rows x = all.x[which];
+    const gpu_rows out = all.out[which];
+    const int packs = all.half / N;
+    const int rest = all.width - 2 * all.half;
+    const int64_t first = static_cast<int64_t>(blockIdx.x) * x.inner;
+    for (int64_t at = threadIdx.x; at < x.inner * packs; at += THREADS) {
+        const int64_t head = at / packs;
+        rotate<T, N>(gpu_row<const T>(x, first + head), gpu_row<T>(out, first + head), all, circle,
+                     static_cast<int>(at - head * packs) * N);
+    }
+    for (int64_t at = threadIdx.x; at < x.inner * rest; at += THREADS) {
+        const int64_t head = at / rest;
+        const int64_t i = 2 * all.half + at - head * rest;
+        gpu_row<T>(out, first + head)[i] = gpu_row<const T>(x, first + head)[i];
+    }
+}
+
+template <typename T, int N> __global__ void rotary_kernel(operands all) {
+    __shared__ float circle[2 * MAX_HALF];
+    gpu_let_next_begin();
+    gpu_wait_for_inputs();
+    fill_circle<T>(all, circle);
+    __syncthreads();
+    rotate_heads<T, N>(all, 0, circle);
+    if (all.x[1].data) {
+        rotate_heads<T, N>(all, 1, circle);
+    }
+}
+
+// ---- the host's side ----------------------------------------------------------------------------
+
+berth_status supports(const berth_op_site *site, const berth_device *) {
+    if (!berth_rope_is_known(site)) {
+        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "rope_type is '%s'",
+                                 berth_site_attribute(site, "rope_type")->str);
+    }
+    return berth_site_attribute(site, "rotary_dim")->i64 <= 2 * MAX_HALF
+               ? BERTH_OK
+               : BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "rotary_dim is at most %d",
+                                   2 * MAX_HALF);
+}
+
+berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
+    float angles[MAX_HALF];
+    const berth_status status = gpu_new<rotary>(site, device, out_self);
+    if (status != BERTH_OK) {
+        return status;
+    }
+    rotary *self = static_cast<rotary *>(*out_self);
+    self->half = berth_site_attribute(site, "rotary_dim")->i64 / 2;
+    self->length = static_cast<int64_t>(berth_rope_length(site));
+    self->is_neox = berth_site_attribute(site, "is_neox_style")->i64;
+    self->scale = berth_rope_scale(site);
+    berth_rope_angles(site, angles);
+    void *memory = nullptr;
+    const berth_status kept =
+        gpu_keep(self, angles, static_cast<uint64_t>(self->half) * sizeof(float), &memory);
+    if (kept != BERTH_OK) {
+        gpu_destroy(self);
+        return kept;
+    }
+    self->angles = static_cast<float *>(memory);
+    return BERTH_OK;
+}
+
+void destroy(void *self) {
+    (void)gpuFree(static_cast<rotary *>(self)->angles);
+    gpu_destroy(self);
+}
+
+operands operands_of(const rotary *op, const berth_op_args *args) {
+    const berth_tensor *positions = args->inputs[POSITIONS];
+    const berth_tensor *query = args->inputs[QUERY];
+    const berth_tensor *cache = args->inputs[CACHE];
+    operands all = {};
+    all.positions = berth_gpu_data(positions);
+    all.position_dtype = positions->dtype;
+    all.x[0] = gpu_rows_of(query);
+    all.out[0] = gpu_rows_of(args->outputs[0]);
+    all.x[1] = gpu_rows_of(args->inputs[KEY]);
+    all.out[1] = gpu_rows_of(args->inputs[KEY] ? args->outputs[1] : nullptr);
+    all.cache = cache ? berth_gpu_data(cache) : nullptr;
+    all.cache_dtype = cache ? cache->dtype : query->dtype;
+    all.angles = op->angles;
+    all.scale = op->scale;
+    all.half = static_cast<int>(op->half);
+    all.width = static_cast<int>(query->shape[2]);
+    all.is_neox = op->is_neox != 0;
+    all.length = op->length;
+    return all;
+}
+
+berth_status forward(void *self, const berth_op_args *args) {
+    const rotary *op = static_cast<const rotary *>(self);
+    const operands all = operands_of(op, args);
+    const int64_t tokens = args->inputs[QUERY]->shape[0];
+    if (tokens == 0) {
+        return BERTH_OK;
+    }
+    const gpu_grid grid = {dim3(static_cast<unsigned>(tokens)), dim3(THREADS), 0};
+    return gpu_with_type(args->inputs[QUERY]->dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        constexpr int N = gpu_wide<T>;
+        const bool is_wide = all.is_neox && all.half % N == 0 && gpu_is_aligned(all.x[0]) &&
+                             gpu_is_aligned(all.x[1]) && gpu_is_aligned(all.out[0]) &&
+                             gpu_is_aligned(all.out[1]);
+        return is_wide ? gpu_run(op, "rotary_embedding", grid, rotary_kernel<T, N>, all)
+                       : gpu_run(op, "rotary_embedding", grid, rotary_kernel<T, 1>, all);
+    });
+}
+
+} // namespace
+
+extern "C" {
+extern const berth_op_impl berth_kernel_rotary_embedding;
+const berth_op_impl berth_kernel_rotary_embedding = {
+    .size = sizeof(berth_op_impl),
+    .op = "rotary_embedding",
+    .name = "gpu.rotary_embedding",
+    .dispatch_key = BERTH_GPU_KEY,
+    .revision = 1,
+    .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,
+    .supports = supports,
+    .create = create,
+    .forward = forward,
+    .destroy = destroy,
+};
+}

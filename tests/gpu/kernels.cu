@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times the kernels of platform-cuda at the sizes of Llama-3-8B, each beside what the same machine
+// does at best in the same minute: a copy within device memory for those that are bound by bytes, a
+// product of 8192 by 8192 by 8192 for those that are bound by arithmetic. Random bf16; operands of
+// a case rotate through more memory than four times the second cache.
+//
+// Prints one line a case: name, microseconds, what bounds it, its rate, its share of the ceiling.
+#include <cuda/attention/attention.h>
+#include <cuda/product/product.h>
+
+#include <algorithm>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <vector>
+
+extern "C" {
+extern const berth_op_impl berth_kernel_rms_norm;
+extern const berth_op_impl berth_kernel_silu_and_mul;
+extern const berth_op_impl berth_kernel_rotary_embedding;
+extern const berth_op_impl berth_kernel_embedding;
+extern const berth_op_impl berth_kernel_linear_fast;
+extern const berth_op_impl berth_kernel_paged_attention_fast;
+int32_t cuda_code_is_90(void);
+int32_t cuda_code_has_groups(void);
+}
+
+namespace {
+
+constexpr int SAMPLES = 15;
+constexpr size_t GIB = size_t(1) << 30;
+constexpr size_t BEYOND_CACHE = size_t(256) << 20;
+
+// ---- a host -------------------------------------------------------------------------------------
+
+void host_fail(const berth_host *, berth_status, const char *text, uint64_t length) {
+    fprintf(stderr, "%.*s\n", (int)length, text);
+}
+void *host_alloc(const berth_host *, uint64_t bytes, uint64_t) {
+    return calloc(1, bytes);
+}
+void host_free(const berth_host *, void *memory) {
+    free(memory);
+}
+
+berth_host host;
+berth_gpu gpu;
+berth_device device;
+double copy_rate;    // bytes a second, read and written
+double product_rate; // floating-point operations a second
+
+void must(bool is_true, const char *what) {
+    if (!is_true) {
+        fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(cudaGetLastError()));
+        exit(1);
+    }
+}
+
+// ---- memory -------------------------------------------------------------------------------------
+
+__global__ void fill_kernel(uint16_t *to, size_t count, float scale) {
+    for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < count;
+         i += size_t(gridDim.x) * blockDim.x) {
+        uint64_t x = (i + 1) * UINT64_C(0x9E3779B97F4A7C15);
+        x = (x ^ x >> 29) * UINT64_C(0xBF58476D1CE4E5B9);
+        const float unit = static_cast<float>(x >> 40) / 16777216.0f - 0.5f;
+        to[i] = gpu_to_bf16_bits(unit * scale);
+    }
+}
+
+void *make(size_t bytes) {
+    void *memory = nullptr;
+    must(cudaMalloc(&memory, bytes) == cudaSuccess, "memory");
+    fill_kernel<<<1024, 256>>>(static_cast<uint16_t *>(memory), bytes / 2, 0.1f);
+    must(cudaDeviceSynchronize() == cudaSuccess, "filling");
+    return memory;
+}
+
+template <typename T> T *upload(const std::vector<T> &from) {
+    void *memory = nullptr;
+    must(cudaMalloc(&memory, from.size() * sizeof(T)) == cudaSuccess, "memory");
+    must(cudaMemcpy(memory, from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice) ==
+             cudaSuccess,
+         "upload");
+    return static_cast<T *>(memory);
+}
+
+// A tensor with its shape.
+struct tensor {
+    berth_tensor at;
+    int64_t shape[4];
+    int64_t strides[4];
+};
+
+void describe(tensor *out, void *data, berth_dtype dtype, std::vector<int64_t> shape) {
+    int64_t stride = 1;
+    for (size_t i = shape.size(); i-- > 0;) {
+        out->shape[i] = shape[i];
+        out->strides[i] = stride;
+        stride *= shape[i];
+    }
+    out->at = berth_tensor{sizeof(berth_tensor),
+                           data,
+                           BERTH_MEMORY_CUDA,
+                           0,
+                           (int32_t)shape.size(),
+                           dtype,
+                           out->shape,
+                           out->strides,
+                           0};
+}
+
+// ---- timing -------------------------------------------------------------------------------------
+
+// Median seconds of one of `runs` calls, queued one behind another.
+template <typename F> double seconds_of(int runs, F call) {
+    cudaEvent_t begin;
+    cudaEvent_t end;
+    std::vector<float> samples;
+    must(cudaEventCreate(&begin) == cudaSuccess && cudaEventCreate(&end) == cudaSuccess, "events");
+    for (int sample = 0; sample < SAMPLES + 2; ++sample) {
+        float milliseconds = 0;
+        (void)cudaEventRecord(begin, gpu.streams[0]);
+        for (int run = 0; run < runs; ++run) {
+            call(run);
+        }
+        (void)cudaEventRecord(end, gpu.streams[0]);
+        must(cudaEventSynchronize(end) == cudaSuccess, "timing");
+        (void)cudaEventElapsedTime(&milliseconds, begin, end);
+        if (sample >= 2) {
+            samples.push_back(milliseconds);
+        }
+    }
+    (void)cudaEventDestroy(begin);
+    (void)cudaEventDestroy(end);
+    std::sort(samples.begin(), samples.end());
+    return samples[samples.size() / 2] / 1e3 / runs;
+}
+
+void print_bytes(const char *name, double seconds, double bytes) {
+    printf("%-44s %10.2f us  %8.1f GB/s     %5.1f %% of the copy\n", name, seconds * 1e6,
+           bytes / seconds / 1e9, 100 * bytes / seconds / copy_rate);
+}
+
+void print_flops(const char *name, double seconds, double flops) {
+    printf("%-44s %10.2f us  %8.1f TFLOP/s  %5.1f %% of the product\n", name, seconds * 1e6,
+           flops / seconds / 1e12, 100 * flops / seconds / product_rate);
+}
+
+// ---- sites --------------------------------------------------------------------------------------
+
+berth_value_type type_of(berth_dtype dtype, std::vector<int64_t> shape, uint64_t symbol) {
+    berth_value_type type = {};
+    type.size = sizeof type;
+    type.dtype = dtype;
+    type.ndim = (uint32_t)shape.size();
+    for (size_t i = 0; i < shape.size(); ++i) {
+        type.dims[i] = berth_dim{BERTH_SYMBOL_NONE, 0, shape[i], 1};
+    }
+    if (symbol) {
+        type.dims[0] = berth_dim{symbol, 1, 0, 1};
+    }
+    return type;
+}
+
+struct site_of {
+    berth_op op;
+    berth_op_site site;
+    std::vector<berth_value_type> types;
+    std::vector<const berth_value_type *> inputs;
+    std::vector<berth_attribute> attributes;
+    std::vector<const berth_attribute *> pointers;
+
+    void number(const char *name, uint64_t kind, int64_t i64, double f64, const char *text) {
+        berth_attribute attribute = {};
+        attribute.size = sizeof attribute;
+        attribute.name = name;
+        attribute.kind = kind;
+        attribute.i64 = i64;
+        attribute.f64 = f64;
+        attribute.str = text;
+        attributes.push_back(attribute);
+    }
+    const berth_op_site *finish(int64_t tokens, int64_t sequences) {
+        op = berth_op{};
+        op.name = "bench";
+        for (const berth_value_type &type : types) {
+            inputs.push_back(type.ndim ? &type : nullptr);
+        }
+        for (const berth_attribute &attribute : attributes) {
+            pointers.push_back(&attribute);
+        }
+        site = berth_op_site{};
+        site.size = sizeof site;
+        site.host = &host;
+        site.op = &op;
+        site.layer = "bench";
+        site.inputs = inputs.data();
+        site.input_count = inputs.size();
+        site.attributes = pointers.data();
+        site.attribute_count = pointers.size();
+        site.parameter_mask = 2;
+        site.max_tokens = (uint64_t)tokens;
+        site.max_sequences = (uint64_t)sequences;
+        site.block_size = 16;
+        return &site;
+    }
+};
+
+// ---- ceilings -----------------------------------------------------------------------------------
+
+void measure_ceilings() {
+    void *from = make(2 * GIB);
+    void *to = make(2 * GIB);
+    copy_rate = 4.0 * GIB / seconds_of(4, [&](int) {
+                    (void)cudaMemcpyAsync(to, from, 2 * GIB, cudaMemcpyDeviceToDevice,
+                                          gpu.streams[0]);
+                });
+    printf("%-44s %27.1f GB/s\n", "copy of 2 GiB, bytes read and written", copy_rate / 1e9);
+    cuda_product p = {};
+    const cuda_lt *lt = nullptr;
+    gpu_op op = {&host, &gpu, 0, gpu.streams[0]};
+    p.rows = p.outputs = p.depth = 8192;
+    p.x_gap = p.y_gap = 8192;
+    p.dtype = BERTH_DTYPE_BF16;
+    must(cuda_lt_check(&host, &device) == BERTH_OK, "cuBLASLt");
+    must(cuda_lt_open(&op, p, 8192, &lt) == BERTH_OK, "cuBLASLt");
+    p.x = from;
+    p.weight = static_cast<char *>(from) + GIB / 2;
+    p.y = to;
+    product_rate = 2.0 * 8192 * 8192 * 8192 / seconds_of(10, [&](int) {
+                       (void)cuda_lt_run(&op, lt, p, static_cast<char *>(to) + GIB);
+                   });
+    printf("%-44s %27.1f TFLOP/s\n", "product of 8192 by 8192 by 8192, bf16", product_rate / 1e12);
+    (void)cudaFree(from);
+    (void)cudaFree(to);
+}
+
+// ---- cases --------------------------------------------------------------------------------------
+
+void time_linear(const char *name, int64_t rows, int64_t outputs, int64_t depth) {
+    const size_t weight_bytes = (size_t)(outputs * depth) * 2;
+    const size_t copies = 1 + BEYOND_CACHE / weight_bytes;
+    char *weights = static_cast<char *>(make(copies * weight_bytes));
+    site_of s = {};
+    tensor x;
+    tensor y;
+    tensor workspace;
+    void *self = nullptr;
+    s.types = {type_of(BERTH_DTYPE_BF16, {rows, depth}, BERTH_SYMBOL_TOKENS),
+               type_of(BERTH_DTYPE_BF16, {outputs, depth}, 0), berth_value_type{}};
+    must(berth_kernel_linear_fast.create(s.finish(rows, rows), &device, &self) == BERTH_OK,
+         "linear");
+    describe(&x, make((size_t)(rows * depth) * 2), BERTH_DTYPE_BF16, {rows, depth});
+    describe(&y, make((size_t)(rows * outputs) * 2), BERTH_DTYPE_BF16, {rows, outputs});
+    describe(&workspace, make(CUDA_LT_WORKSPACE), BERTH_DTYPE_U8, {(int64_t)CUDA_LT_WORKSPACE});
+    const double seconds = seconds_of(20, [&](int run) {
+        tensor weight;
+        describe(&weight, weights + (size_t)run % copies * weight_bytes, BERTH_DTYPE_BF16,
+                 {outputs, depth});
+        const berth_tensor *inputs[] = {&x.at, &weight.at, nullptr};
+        berth_tensor *outputs_of[] = {&y.at};
+        berth_op_args args = {};
+        args.inputs = inputs;
+        args.outputs = outputs_of;
+        args.workspace = &workspace.at;
+        must(berth_kernel_linear_fast.forward(self, &args) == BERTH_OK, "linear");
+    });
+    char label[96];
+    snprintf(label, sizeof label, "linear %s %lld x %lld, %lld rows", name, (long long)outputs,
+             (long long)depth, (long long)rows);
+    const double bytes = (double)weight_bytes + (double)(rows * (depth + outputs)) * 2;
+    const double flops = 2.0 * (double)rows * (double)outputs * (double)depth;
+    if (flops / product_rate > bytes / copy_rate) {
+        print_flops(label, seconds, flops);
+    } else {
+        print_bytes(label, seconds, bytes);
+    }
+    berth_kernel_linear_fast.destroy(self);
+    (void)cudaFree(weights);
+    (void)cudaFree(x.at.data);
+    (void)cudaFree(y.at.data);
+    (void)cudaFree(workspace.at.data);
+}
+
+constexpr int64_t HEADS = 32;
+constexpr int64_t KV_HEADS = 8;
+constexpr int64_t WIDTH = 128;
+constexpr int64_t BLOCK = 16;
+
+// `fresh` new tokens of each sequence, which has `length` with them.
+void time_attention(int64_t sequences, int64_t fresh, int64_t length) {
+    const int64_t per = (length + BLOCK - 1) / BLOCK;
+    const int64_t blocks = sequences * per + 1;
+    const int64_t tokens = sequences * fresh;
+    const size_t cache_bytes = (size_t)(blocks * BLOCK * KV_HEADS * WIDTH) * 2;
+    const size_t copies = 1 + BEYOND_CACHE / (2 * cache_bytes);
+    char *caches = static_cast<char *>(make(copies * 2 * cache_bytes));
+    std::vector<int32_t> starts, lengths, table;
+    std::vector<int64_t> slots;
+    for (int64_t s = 0; s < sequences; ++s) {
+        starts.push_back((int32_t)(s * fresh));
+        lengths.push_back((int32_t)length);
+        for (int64_t b = 0; b < per; ++b) { // scattered, as after a while of serving
+            table.push_back((int32_t)(1 + (b * sequences + s) * 7919 % (blocks - 1)));
+        }
+        for (int64_t t = length - fresh; t < length; ++t) {
+            slots.push_back((int64_t)table[(size_t)(s * per + t / BLOCK)] * BLOCK + t % BLOCK);
+        }
+    }
+    starts.push_back((int32_t)tokens);
+    tensor q, k, v, out, workspace, qsl, lens, tab, slot;
+    describe(&q, make((size_t)(tokens * HEADS * WIDTH) * 2), BERTH_DTYPE_BF16,
+             {tokens, HEADS, WIDTH});
+    describe(&out, make((size_t)(tokens * HEADS * WIDTH) * 2), BERTH_DTYPE_BF16,
+             {tokens, HEADS, WIDTH});
+    describe(&k, make((size_t)(tokens * KV_HEADS * WIDTH) * 2), BERTH_DTYPE_BF16,
+             {tokens, KV_HEADS, WIDTH});
+    describe(&v, make((size_t)(tokens * KV_HEADS * WIDTH) * 2), BERTH_DTYPE_BF16,
+             {tokens, KV_HEADS, WIDTH});
+    describe(&qsl, upload(starts), BERTH_DTYPE_I32, {sequences + 1});
+    describe(&lens, upload(lengths), BERTH_DTYPE_I32, {sequences});
+    describe(&tab, upload(table), BERTH_DTYPE_I32, {sequences, per});
+    describe(&slot, upload(slots), BERTH_DTYPE_I64, {tokens});
+    const berth_tensor *tables[] = {&tab.at};
+    const berth_tensor *mappings[] = {&slot.at};
+    berth_batch_view view = {};
+    view.query_start_loc = &qsl.at;
+    view.seq_lens = &lens.at;
+    view.block_tables = tables;
+    view.slot_mappings = mappings;
+    berth_batch batch = {};
+    batch.device = &view;
+    batch.token_count = tokens;
+    batch.sequence_count = sequences;
+    batch.max_query_len = fresh;
+    batch.max_seq_len = length;
+    site_of s = {};
+    s.types = {type_of(BERTH_DTYPE_BF16, {tokens, HEADS, WIDTH}, BERTH_SYMBOL_TOKENS),
+               type_of(BERTH_DTYPE_BF16, {tokens, KV_HEADS, WIDTH}, BERTH_SYMBOL_TOKENS),
+               type_of(BERTH_DTYPE_BF16, {tokens, KV_HEADS, WIDTH}, BERTH_SYMBOL_TOKENS),
+               berth_value_type{}, berth_value_type{}};
+    s.number("scale", BERTH_ATTRIBUTE_F64, 0, 0.08838834764831845, nullptr);
+    s.number("sliding_window", BERTH_ATTRIBUTE_I64, 0, 0, nullptr);
+    s.number("logits_soft_cap", BERTH_ATTRIBUTE_F64, 0, 0, nullptr);
+    void *self = nullptr;
+    const berth_op_impl *impl = &berth_kernel_paged_attention_fast;
+    must(impl->supports(s.finish(tokens, sequences), &device) == BERTH_OK, "attention");
+    must(impl->create(&s.site, &device, &self) == BERTH_OK, "attention");
+    const uint64_t room = impl->workspace(self, (uint64_t)tokens);
+    describe(&workspace, make(room), BERTH_DTYPE_U8, {(int64_t)room});
+    const double seconds = seconds_of(fresh > 1 ? 3 : 20, [&](int run) {
+        tensor keys, values;
+        char *at = caches + (size_t)run % copies * 2 * cache_bytes;
+        describe(&keys, at, BERTH_DTYPE_BF16, {blocks, BLOCK, KV_HEADS, WIDTH});
+        describe(&values, at + cache_bytes, BERTH_DTYPE_BF16, {blocks, BLOCK, KV_HEADS, WIDTH});
+        const berth_tensor *inputs[] = {&q.at, &k.at, &v.at, nullptr, nullptr};
+        berth_tensor *outputs[] = {&out.at};
+        berth_tensor *states[] = {&keys.at, &values.at};
+        berth_op_args args = {};
+        args.inputs = inputs;
+        args.outputs = outputs;
+        args.states = states;
+        args.workspace = &workspace.at;
+        args.batch = &batch;
+        must(impl->forward(self, &args) == BERTH_OK, "attention");
+    });
+    char label[96];
+    if (fresh > 1) {
+        snprintf(label, sizeof label, "attention prefill %lld, %lld sequences", (long long)length,
+                 (long long)sequences);
+        print_flops(label, seconds,
+                    4.0 * (double)(sequences * HEADS * WIDTH) * (double)fresh * (double)length / 2);
+    } else {
+        snprintf(label, sizeof label, "attention decode %lld x %lld", (long long)sequences,
+                 (long long)length);
+        print_bytes(label, seconds,
+                    (double)(sequences * length * KV_HEADS * WIDTH) * 4 +
+                        (double)(tokens * HEADS * WIDTH) * 4);
+    }
+    impl->destroy(self);
+    for (const tensor *one : {&q, &k, &v, &out, &workspace, &qsl, &lens, &tab, &slot}) {
+        (void)cudaFree(one->at.data);
+    }
+    (void)cudaFree(caches);
+}
+
+// One of the kernels that only move rows. `bytes`: what it must read and write.
+void time_rows(const berth_op_impl *impl, const char *name, int64_t tokens) {
+    constexpr int64_t HIDDEN = 4096;
+    const bool is_norm = impl == &berth_kernel_rms_norm;
+    const bool is_rope = impl == &berth_kernel_rotary_embedding;
+    const size_t copies = 1 + BEYOND_CACHE / (size_t)(tokens * HIDDEN * 2);
+    const size_t bytes = (size_t)(tokens * HIDDEN * 2) * (is_norm ? 1 : is_rope ? 1 : 7);
+    char *from = static_cast<char *>(make(copies * bytes));
+    char *to = static_cast<char *>(make(copies * bytes));
+    std::vector<int32_t> places;
+    for (int64_t i = 0; i < tokens; ++i) {
+        places.push_back((int32_t)(i % 8192));
+    }
+    tensor weight, positions;
+    describe(&weight, make(HIDDEN * 2), BERTH_DTYPE_BF16, {HIDDEN});
+    describe(&positions, upload(places), BERTH_DTYPE_I32, {tokens});
+    site_of s = {};
+    if (is_rope) {
+        s.types = {type_of(BERTH_DTYPE_I32, {tokens}, 1),
+                   type_of(BERTH_DTYPE_BF16, {tokens, HEADS, WIDTH}, 1)};
+        s.number("rotary_dim", BERTH_ATTRIBUTE_I64, WIDTH, 0, nullptr);
+        s.number("max_position", BERTH_ATTRIBUTE_I64, 8192, 0, nullptr);
+        s.number("base", BERTH_ATTRIBUTE_F64, 0, 5e5, nullptr);
+        s.number("is_neox_style", BERTH_ATTRIBUTE_BOOL, 1, 0, nullptr);
+        s.number("rope_type", BERTH_ATTRIBUTE_STR, 0, 0, "default");
+    } else {
+        s.types = {type_of(BERTH_DTYPE_BF16, {tokens, is_norm ? HIDDEN : 7 * HIDDEN}, 1)};
+        s.number("eps", BERTH_ATTRIBUTE_F64, 0, 1e-5, nullptr);
+        s.number("var_hidden_size", BERTH_ATTRIBUTE_NONE, 0, 0, nullptr);
+    }
+    void *self = nullptr;
+    must(impl->create(s.finish(tokens, tokens), &device, &self) == BERTH_OK, name);
+    const double seconds = seconds_of(20, [&](int run) {
+        tensor x, y;
+        char *in = from + (size_t)run % copies * bytes;
+        char *out = to + (size_t)run % copies * bytes;
+        const berth_tensor *inputs[4] = {&x.at, nullptr, &weight.at, nullptr};
+        if (is_rope) {
+            describe(&x, in, BERTH_DTYPE_BF16, {tokens, HEADS, WIDTH});
+            describe(&y, out, BERTH_DTYPE_BF16, {tokens, HEADS, WIDTH});
+            inputs[0] = &positions.at;
+            inputs[1] = &x.at;
+            inputs[2] = nullptr;
+        } else {
+            const int64_t width = is_norm ? HIDDEN : 7 * HIDDEN;
+            describe(&x, in, BERTH_DTYPE_BF16, {tokens, width});
+            describe(&y, out, BERTH_DTYPE_BF16, {tokens, is_norm ? width : width / 2});
+        }
+        berth_tensor *outputs[] = {&y.at};
+        berth_op_args args = {};
+        args.inputs = inputs;
+        args.outputs = outputs;
+        must(impl->forward(self, &args) == BERTH_OK, name);
+    });
+    char label[96];
+    snprintf(label, sizeof label, "%s, %lld tokens", name, (long long)tokens);
+    print_bytes(label, seconds, (double)bytes * (is_norm || is_rope ? 2 : 1.5));
+    impl->destroy(self);
+    (void)cudaFree(from);
+    (void)cudaFree(to);
+}
+
+} // namespace
+
+int main() {
+    static const struct {
+        const char *name;
+        int64_t outputs;
+        int64_t depth;
+    } shapes[] = {
+        {"qkv", 6144, 4096}, {"o", 4096, 4096}, {"gate_up", 28672, 4096}, {"down", 4096, 14336}};
+    int major = 0;
+    host.size = sizeof host;
+    host.fail = host_fail;
+    host.alloc = host_alloc;
+    host.free = host_free;
+    gpu.host = &host;
+    must(cudaSetDevice(0) == cudaSuccess, "the device");
+    must(cudaStreamCreateWithFlags(&gpu.streams[0], cudaStreamNonBlocking) == cudaSuccess,
+         "a stream");
+    (void)cudaDeviceGetAttribute(&gpu.multiprocessors[0], cudaDevAttrMultiProcessorCount, 0);
+    (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+    gpu.overlaps[0] = major >= 9 && cuda_code_is_90();
+    gpu.groups[0] = major == 9 && cuda_code_has_groups();
+    device.size = sizeof device;
+    device.self = &gpu;
+    measure_ceilings();
+    for (int64_t rows : {1, 8, 16, 64, 256, 512, 8192}) {
+        for (const auto &shape : shapes) {
+            time_linear(shape.name, rows, shape.outputs, shape.depth);
+        }
+    }
+    time_linear("head", 1, 128256, 4096);
+    time_linear("head", 64, 128256, 4096);
+    time_attention(1, 1, 592);
+    time_attention(64, 1, 592);
+    time_attention(256, 1, 592);
+    time_attention(1, 1, 8192);
+    time_attention(64, 1, 8192);
+    time_attention(1, 512, 512);
+    time_attention(1, 8192, 8192);
+    for (int64_t tokens : {1, 64, 65536}) {
+        time_rows(&berth_kernel_rms_norm, "rms_norm", tokens);
+        time_rows(&berth_kernel_silu_and_mul, "silu_and_mul", tokens);
+        time_rows(&berth_kernel_rotary_embedding, "rotary_embedding", tokens);
+    }
+    return 0;
+}

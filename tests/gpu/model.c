@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// model PLUGIN_DIR CHECKPOINT [COPY_GB_PER_S PRODUCT_TFLOP_PER_S]: how fast platform-cuda runs a
+// whole model of Llama's structure through the engine: decode at a context of about 592 tokens with
+// 1, 64 and 256 requests, prefill of one prompt of 8,191 tokens, and the start. Greedy, random
+// prompts, no prefix twice.
+//
+// Shares: of decode the bytes of all weights but the embedding's and of the keys and values read, a
+// step, beside a copy; of prefill the arithmetic of the linear ops beside a large product.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "discovery/discovery.h"
+#include "engine/engine.h"
+#include "platform/platform.h"
+#include "registry/registry.h"
+#include "worker/worker.h"
+
+#define CONTEXT  592
+#define STEPS    64 // timed, half before and half behind CONTEXT
+#define PROMPT   8191
+#define REPEATS  3
+#define MAX_SEQS 256
+
+extern const berth_plugin *const berth_core_plugins[];
+extern const size_t berth_core_plugins_count;
+
+typedef struct bench {
+    berth_arena *arena;
+    berth_config config;
+    berth_candidates candidates;
+    berth_registry *registry;
+    berth_decision decision;
+    berth_worker *worker;
+    berth_engine *engine;
+    int64_t vocabulary;
+    double linear_weights; // elements, the head's not among them
+    double head_weights;
+    double kv_bytes; // of a token
+    double copy_rate;
+    double product_rate;
+} bench;
+
+static void must(berth_status status) {
+    if (status != BERTH_OK) {
+        (void)fprintf(stderr, "%s\n", berth_status_message());
+        exit(1);
+    }
+}
+
+static double seconds_since(uint64_t start) {
+    return (double)(berth_clock_ns() - start) / 1e9;
+}
+
+// ---- the flow -----------------------------------------------------------------------------------
+
+static void start(bench *b, const char *plugins, const char *model) {
+    must(berth_arena_create(1 << 16, 1 << 28, &b->arena));
+    must(berth_config_init(&b->config, b->arena));
+    b->config.plugin_search = realpath(plugins, NULL);
+    b->config.platform = "cuda";
+    b->config.model = model;
+    b->config.max_num_batched_tokens = PROMPT + 1;
+    b->config.max_num_seqs = MAX_SEQS;
+    b->config.enforce_eager = getenv("EAGER") != NULL;
+    must(berth_discovery_run(&b->config, b->arena, &b->candidates));
+    must(berth_registry_create(&b->config, &berth_worker_default, &b->registry));
+    must(berth_registry_add_core(b->registry, berth_core_plugins, berth_core_plugins_count));
+    must(berth_registry_load(b->registry, &b->candidates));
+    must(berth_platform_choose(&b->config, b->registry, &b->candidates, b->arena, &b->decision));
+    must(berth_platform_configure(b->decision.platform, &b->config, b->registry));
+    must(berth_registry_freeze(b->registry));
+    must(berth_worker_create(&b->config, b->registry, b->decision.platform, &b->worker));
+    must(berth_worker_init_device(b->worker));
+    must(berth_worker_load_model(b->worker));
+    must(berth_engine_create(&b->config, b->worker, &b->engine));
+}
+
+static double number(const berth_json *json, const char *key) {
+    double value = 0;
+    must(berth_json_get_f64(json, key, &value));
+    return value;
+}
+
+// What a step must read and multiply, from config.json.
+static void count_work(bench *b, const char *model) {
+    char path[4096];
+    berth_json *json = NULL;
+    (void)snprintf(path, sizeof path, "%s/config.json", model);
+    must(berth_json_load(path, NULL, &json));
+    const double hidden = number(json, "hidden_size");
+    const double inner = number(json, "intermediate_size");
+    const double layers = number(json, "num_hidden_layers");
+    const double width = number(json, "head_dim");
+    const double heads = number(json, "num_attention_heads");
+    const double kv_heads = number(json, "num_key_value_heads");
+    b->vocabulary = (int64_t)number(json, "vocab_size");
+    b->linear_weights =
+        layers * hidden * ((2 * heads + 2 * kv_heads) * width + 3 * inner);
+    b->head_weights = (double)b->vocabulary * hidden;
+    b->kv_bytes = layers * kv_heads * width * 2 * 2;
+    berth_json_destroy(json);
+}
+
+static void add(bench *b, size_t tokens, int64_t output, uint64_t *seed) {
+    static int32_t prompt[PROMPT];
+    uint64_t id = 0;
+    for (size_t i = 0; i < tokens; ++i) {
+        *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        prompt[i] = (int32_t)((*seed >> 33) % (uint64_t)b->vocabulary);
+    }
+    const berth_request request = {
+        .prompt = prompt,
+        .prompt_count = tokens,
+        .max_tokens = output,
+        .skips_prefix_cache = true,
+    };
+    must(berth_engine_add(b->engine, &request, &id));
+}
+
+// One turn; how many requests got a token.
+static size_t step(bench *b) {
+    const berth_output *outputs = NULL;
+    size_t count = 0;
+    must(berth_engine_step(b->engine, &outputs, &count));
+    return count;
+}
+
+static int compare(const void *a, const void *b) {
+    const double left = *(const double *)a;
+    const double right = *(const double *)b;
+    return left < right ? -1 : left > right;
+}
+
+// ---- cases --------------------------------------------------------------------------------------
+
+static void time_decode(bench *b, size_t requests) {
+    double samples[STEPS];
+    uint64_t seed = requests;
+    const size_t prompt = CONTEXT - STEPS / 2 - 4;
+    for (size_t i = 0; i < requests; ++i) {
+        add(b, prompt, STEPS + 8, &seed);
+    }
+    while (step(b) < requests) {
+        continue; // until all prompts are in
+    }
+    (void)step(b); // runs, records, replays
+    (void)step(b);
+    (void)step(b);
+    for (size_t i = 0; i < STEPS; ++i) {
+        const uint64_t begin = berth_clock_ns();
+        (void)step(b);
+        samples[i] = seconds_since(begin);
+    }
+    while (!berth_engine_is_idle(b->engine)) {
+        (void)step(b);
+    }
+    for (size_t i = 0; getenv("SERIES") != NULL && i < STEPS; ++i) {
+        (void)printf("%.2f ", samples[i] * 1e3);
+    }
+    qsort(samples, STEPS, sizeof *samples, compare);
+    const double median = samples[STEPS / 2];
+    const double bytes = 2 * (b->linear_weights + b->head_weights) +
+                         (double)requests * CONTEXT * b->kv_bytes;
+    (void)printf("decode, %3zu requests, context %d   %8.3f ms a step  %9.1f tokens/s  %7.1f GB/s",
+                 requests, CONTEXT, median * 1e3, (double)requests / median, bytes / median / 1e9);
+    if (b->copy_rate > 0) {
+        (void)printf("  %5.1f %% of the copy", 100 * bytes / median / b->copy_rate);
+    }
+    (void)printf("   (p10 %.3f, p90 %.3f ms)\n", samples[STEPS / 10] * 1e3,
+                 samples[STEPS - 1 - STEPS / 10] * 1e3);
+}
+
+static void time_prefill(bench *b) {
+    double samples[REPEATS];
+    uint64_t seed = 4711;
+    for (size_t i = 0; i < REPEATS + 1; ++i) {
+        add(b, PROMPT, 1, &seed);
+        const uint64_t begin = berth_clock_ns();
+        while (!berth_engine_is_idle(b->engine)) {
+            (void)step(b);
+        }
+        samples[i > 0 ? i - 1 : 0] = seconds_since(begin);
+    }
+    qsort(samples, REPEATS, sizeof *samples, compare);
+    const double median = samples[REPEATS / 2];
+    const double flops = 2 * PROMPT * b->linear_weights + 2 * b->head_weights;
+    (void)printf("prefill, 1 request of %d tokens     %8.2f ms         %9.1f tokens/s  %7.1f TFLOP/s",
+                 PROMPT, median * 1e3, PROMPT / median, flops / median / 1e12);
+    if (b->product_rate > 0) {
+        (void)printf("  %5.1f %% of the product", 100 * flops / median / b->product_rate);
+    }
+    (void)printf("\n");
+}
+
+int main(int count, char **arguments) {
+    static bench b;
+    uint64_t seed = 1;
+    if (count < 3) {
+        (void)fprintf(stderr, "usage: model PLUGIN_DIR CHECKPOINT [GB/s TFLOP/s]\n");
+        return 2;
+    }
+    b.copy_rate = count > 4 ? atof(arguments[3]) * 1e9 : 0;
+    b.product_rate = count > 4 ? atof(arguments[4]) * 1e12 : 0;
+    const uint64_t begin = berth_clock_ns();
+    start(&b, arguments[1], arguments[2]);
+    const double ready = seconds_since(begin);
+    count_work(&b, arguments[2]);
+    add(&b, 16, 1, &seed);
+    while (!berth_engine_is_idle(b.engine)) {
+        (void)step(&b);
+    }
+    (void)printf("start: ready after %.2f s, the first token out after %.2f s\n", ready,
+                 seconds_since(begin));
+    (void)fflush(stdout);
+    time_decode(&b, 1);
+    time_decode(&b, 64);
+    time_decode(&b, 256);
+    time_prefill(&b);
+    berth_engine_destroy(b.engine);
+    berth_worker_destroy(b.worker);
+    berth_registry_destroy(b.registry);
+    berth_arena_destroy(b.arena);
+    return 0;
+}

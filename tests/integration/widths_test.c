@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fast path of platform-cpu against the native references at real widths: on a random
+// checkpoint, the logits of every position of a prompt, in one piece and in pieces of 130 tokens.
+//
+// By itself it takes a narrow checkpoint. tools/compare-widths gives it wide ones and longer
+// prompts: WIDTHS_MODEL=DIR, WIDTHS_TOKENS=N.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "support/flow.h"
+#include "support/program.h"
+#include "support/sandbox.h"
+#include "support/test.h"
+
+#define CPU   TEST_BUILD "/plugins/cpu.plugin.yaml"
+#define PIECE 130
+#define BLOCK 16
+
+enum { FLOAT32 = 1 }; // of berth_config_dtypes
+
+// A prompt and the logits of its positions.
+typedef struct reading {
+    const char *model;
+    size_t tokens;
+    size_t vocab;
+    int32_t *ids;   // [tokens]
+    float *wanted;  // [tokens, vocab], of the references
+    double largest; // difference that was seen
+    size_t rows;    // that were
+} reading;
+
+static double number_of(const char *model, const char *key) {
+    char path[1024];
+    int64_t value = 0;
+    berth_json *config = NULL;
+    (void)snprintf(path, sizeof path, "%s/config.json", model);
+    CHECK_OK(berth_json_load(path, NULL, &config));
+    CHECK_OK(berth_json_get_i64(config, key, &value));
+    berth_json_destroy(config);
+    return (double)value;
+}
+
+static void reading_init(reading *self, const char *model, size_t tokens) {
+    *self = (reading){
+        .model = model,
+        .tokens = tokens,
+        .vocab = (size_t)number_of(model, "vocab_size"),
+    };
+    self->ids = calloc(tokens, sizeof *self->ids);
+    self->wanted = calloc(tokens * self->vocab, sizeof *self->wanted);
+    CHECK(self->ids != NULL && self->wanted != NULL);
+    uint64_t state = 88172645463325252U;
+    for (size_t i = 0; i < tokens; ++i) {
+        state = state * 6364136223846793005U + 1442695040888963407U;
+        self->ids[i] = (int32_t)((state >> 33) % self->vocab);
+    }
+}
+
+static void reading_deinit(reading *self) {
+    free(self->ids);
+    free(self->wanted);
+}
+
+static void compare(reading *self, const float *got, const float *wanted) {
+    for (size_t i = 0; i < self->vocab; ++i) {
+        const double difference = fabs((double)got[i] - (double)wanted[i]);
+        if (!isnan(self->largest) && !(difference <= self->largest)) {
+            self->largest = difference;
+        }
+    }
+}
+
+// The rows of one step: kept as they are, or compared with those that were.
+static void take(reading *self, const berth_output *output, bool are_wanted) {
+    for (size_t row = 0; row < output->logits_rows; ++row) {
+        const size_t position = output->first_position + row;
+        const float *got = output->logits + row * self->vocab;
+        if (position >= self->tokens) {
+            continue; // after the generated token
+        }
+        ++self->rows;
+        if (are_wanted) {
+            memcpy(self->wanted + position * self->vocab, got, self->vocab * sizeof *got);
+        } else {
+            compare(self, got, self->wanted + position * self->vocab);
+        }
+    }
+}
+
+static void run_steps(flow *f, reading *self, bool are_wanted) {
+    const berth_request request = {
+        .prompt = self->ids,
+        .prompt_count = self->tokens,
+        .max_tokens = 1,
+        .wants_logits = true,
+    };
+    uint64_t id = 0;
+    CHECK_OK(berth_engine_add(f->engine, &request, &id));
+    self->rows = 0;
+    while (!berth_engine_is_idle(f->engine)) {
+        const berth_output *outputs = NULL;
+        size_t count = 0;
+        CHECK_OK(berth_engine_step(f->engine, &outputs, &count));
+        for (size_t i = 0; i < count; ++i) {
+            take(self, &outputs[i], are_wanted);
+        }
+    }
+    CHECK_UINT(self->rows, self->tokens);
+}
+
+// The logits with the references, or with platform-cpu's kernels, at most `at_once` tokens a step.
+static void run_model(reading *self, bool is_native, size_t at_once) {
+    static const char *none[] = {"none"};
+    flow f;
+    flow_init(&f);
+    f.config.model = self->model;
+    f.config.platform = "cpu";
+    f.config.dtype = FLOAT32;
+    f.config.threads = 2;
+    f.config.max_num_batched_tokens = (int64_t)at_once;
+    f.config.max_logits_rows = (int64_t)at_once;
+    f.config.max_model_len = (int64_t)self->tokens + 1;
+    f.config.kv_cache_blocks = (int64_t)self->tokens / BLOCK + 3;
+    f.config.block_size = BLOCK;
+    if (is_native) {
+        f.config.custom_ops = (berth_option_list){.items = none, .count = 1};
+    }
+    flow_start(&f);
+    run_steps(&f, self, is_native);
+    flow_deinit(&f);
+}
+
+static void check_model(const char *model, size_t tokens) {
+    const double hidden = number_of(model, "hidden_size");
+    const double gate = 1e-4 * sqrt(hidden / 64);
+    const size_t pieces[] = {tokens < PIECE ? tokens : PIECE, tokens};
+    reading self;
+    reading_init(&self, model, tokens);
+    run_model(&self, true, tokens);
+    for (size_t i = tokens > PIECE ? 0 : 1; i < BERTH_COUNT(pieces); ++i) {
+        self.largest = 0;
+        run_model(&self, false, pieces[i]);
+        print_message("width %.0f, %zu tokens, %zu at once: error %.3g of %.3g\n", hidden, tokens,
+                      pieces[i], self.largest, gate);
+        CHECK(self.largest > 0); // a program that compares a thing with itself gives 0
+        CHECK(self.largest <= gate);
+    }
+    reading_deinit(&self);
+}
+
+TEST(kernels_agree_with_the_references_at_their_width) {
+    static const size_t counts[] = {1, 7, 130, 500};
+    const char *model = getenv("WIDTHS_MODEL");
+    const char *tokens = getenv("WIDTHS_TOKENS");
+    program p;
+    sandbox box;
+    if (!berth_path_exists(CPU)) {
+        SKIP("platform-cpu is not built");
+    }
+    if (model != NULL) {
+        CHECK(tokens != NULL);
+        check_model(model, strtoul(tokens, NULL, 10));
+        return;
+    }
+    sandbox_make(&box);
+    PROGRAM_MUST(&p, PROGRAM_OWN_ENV, "tools/make-checkpoint", box.dir, "--shape", "narrow");
+    for (size_t i = 0; i < BERTH_COUNT(counts); ++i) {
+        check_model(box.dir, counts[i]);
+    }
+    sandbox_remove(&box);
+}
