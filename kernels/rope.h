@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rope types of rotary_embedding, for its reference and its kernels: by which angle a pair of
-// elements turns from one position to the next, how many positions there are, and the factor on
-// cosine and sine.
+// The rope types of rotary_embedding: by which angle a pair of elements turns from one position to
+// the next, how many positions there are, and the factor on cosine and sine.
 //
 // With R = rotary_dim, b = base, s = factor, L = original_max_position_embeddings, the angle of
 // pair i < R/2 is
 //   default   b^(−2i/R)
 //   linear    that / s
-//   ntk       (b·s)^(−2i/R) / s^(2/R), or with `mixed_b` b^(−2i/R) / exp(a·(i + 1)^mixed_b),
-//             a = ln(s) / (R/2)^mixed_b
-//   dynamic   default's of the base b · (s · max_position / max_trained_positions − (s −
-//   1))^(R/(R−2)),
-//             or with `alpha` of b · alpha^(R/(R−2)); the same for every sequence, however long
+//   ntk       (b·s)^(−2i/R) / s^(2/R), or with m = `mixed_b`
+//             b^(−2i/R) / exp(a·(i + 1)^m), a = ln(s) / (R/2)^m
+//   dynamic   default's of b · (s · max_position / max_trained_positions − (s − 1))^(R/(R−2)), or
+//             with `alpha` of b · alpha^(R/(R−2)); the same for every sequence, however long
 //   llama3    default's / s for wavelengths above L / low_freq_factor, unchanged for those below
 //             L / high_freq_factor, a mixture between the two
 //   yarn      default's / s for pairs that turn less than beta_slow times over L positions,
-//             unchanged for those that turn more than beta_fast times, a mixture between the two
-//   deepseek_yarn  yarn's, without `truncate`
+//             unchanged for those that turn more than beta_fast times, a mixture between the two;
+//             deepseek_yarn the same
 //   longrope  default's / short_factor[i], or / long_factor[i] when max_model_len exceeds L
 //   proportional   b^(−2i/d) over the head size d for i < partial_rotary_factor·d / 2, else 0
 //   mllama4   default's; there are R pairs, R/2 of the column and R/2 of the row of an image patch
@@ -59,20 +57,17 @@ static inline int berth_rope_is_known(const berth_op_site *site) {
         "default",  "linear",       "ntk",       "dynamic",       "llama3",   "yarn",
         "longrope", "proportional", "openpangu", "bailing_mrope", "ernie_vl", "deepseek_yarn",
     };
+    int is_known = 0;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
-        if (berth_rope_is(site, names[i])) {
-            return 1;
-        }
+        is_known |= berth_rope_is(site, names[i]);
     }
-    return 0;
+    return is_known;
 }
 
-// Positions of several axes (time, height, width): a rope for them is longer by this factor.
-static inline int berth_rope_has_axes(const berth_op_site *site) {
-    return berth_rope_has(site, "mrope_section");
-}
+// A rope for positions of three axes (time, height, width) is longer by this factor.
 static inline double berth_rope_stretch(const berth_op_site *site) {
-    return berth_rope_has_axes(site) ? berth_rope_number(site, "mrope_positions_factor", 4) : 1;
+    const int has_axes = berth_rope_has(site, "mrope_section");
+    return has_axes ? berth_rope_number(site, "mrope_positions_factor", 4) : 1;
 }
 
 static inline double berth_rope_original(const berth_op_site *site) {

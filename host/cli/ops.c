@@ -34,12 +34,73 @@ static void put_op(berth_json_writer *json, const berth_op_entry *entry) {
     berth_json_end_object(json);
 }
 
+// Names of vLLM's catalogue that no plugin of ours has, and why.
+typedef struct absent_op {
+    const char *name;
+    const char *class_name; // NULL: not known
+    const char *reason;
+} absent_op;
+
+#define NO_REFERENCE "vLLM has no portable reference of it"
+#define WHOLE_LAYER  "a whole layer of ops that exist"
+#define LATER        "comes later"
+
+// Why a macro: clang-format 14 pulls rows that differ in the number of members apart.
+#define ABSENT(...)                                                                                \
+    { __VA_ARGS__ }
+
+static const absent_op absent_ops[] = {
+    ABSENT(.name = "bailing_moe_linear_attention", .class_name = "BailingMoELinearAttention",
+           .reason = WHOLE_LAYER),
+    ABSENT(.name = "bailing_moe_v3_kimi_delta_attention",
+           .class_name = "BailingMoeV3KimiDeltaAttention", .reason = WHOLE_LAYER),
+    ABSENT(.name = "chunk_gated_delta_rule", .class_name = "ChunkGatedDeltaRule",
+           .reason = NO_REFERENCE),
+    ABSENT(.name = "fused_mm_input_norm", .reason = LATER),
+    ABSENT(.name = "hpc_rope_norm", .class_name = "HpcRopeNorm", .reason = NO_REFERENCE),
+    ABSENT(.name = "kimi_gated_delta_net_attention", .class_name = "KimiGatedDeltaNetAttention",
+           .reason = WHOLE_LAYER),
+    ABSENT(.name = "mhc_pre_delayed", .reason = LATER),
+    ABSENT(.name = "minimax_text_01_attention", .class_name = "MiniMaxText01LinearAttention",
+           .reason = WHOLE_LAYER),
+    ABSENT(.name = "nemotron_layer_norm", .reason = LATER),
+    ABSENT(.name = "olmo_hybrid_gated_delta_net_attention",
+           .class_name = "OlmoHybridGatedDeltaNetAttention", .reason = WHOLE_LAYER),
+    ABSENT(.name = "plamo2_mamba_mixer", .class_name = "Plamo2MambaMixer", .reason = WHOLE_LAYER),
+    ABSENT(.name = "qwen2_decoder", .class_name = "CustomQwen2Decoder", .reason = WHOLE_LAYER),
+    ABSENT(.name = "qwen_gated_delta_net_attention", .class_name = "QwenGatedDeltaNetAttention",
+           .reason = WHOLE_LAYER),
+    ABSENT(.name = "sparse_attn_indexer", .class_name = "SparseAttnIndexer",
+           .reason = NO_REFERENCE),
+    ABSENT(.name = "sparse_attn_indexer_kpool", .reason = NO_REFERENCE),
+    ABSENT(.name = "vit_mrope_setup", .reason = LATER),
+};
+
+// A plugin may have brought it.
+static bool is_absent(const berth_session *session, const absent_op *op) {
+    return !berth_registry_find_op(session->registry, op->name) &&
+           !(op->class_name && berth_registry_find_op(session->registry, op->class_name));
+}
+
+static void put_absent(berth_json_writer *json, const absent_op *op) {
+    berth_json_begin_object(json);
+    berth_cli_put(json, "op", op->name);
+    berth_cli_put(json, "class", op->class_name);
+    berth_cli_put(json, "absent", op->reason);
+    berth_json_end_object(json);
+}
+
 static void list_json(berth_session *session) {
     berth_json_writer json;
     berth_session_json(session, &json);
     berth_json_begin_array(&json);
     for (size_t i = 0; i < berth_registry_op_count(session->registry); ++i) {
         put_op(&json, berth_registry_op_at(session->registry, i));
+    }
+    for (size_t i = 0; i < BERTH_COUNT(absent_ops); ++i) {
+        if (is_absent(session, &absent_ops[i])) {
+            put_absent(&json, &absent_ops[i]);
+        }
     }
     berth_json_end_array(&json);
     berth_session_json_end(session);
@@ -62,7 +123,7 @@ static const char *describe(const berth_op_entry *entry, berth_text *text) {
 }
 
 static berth_status list_table(berth_session *session) {
-    static const char *const headings[] = {"op", "class", "plugin", "implementations"};
+    static const char *const headings[] = {"op", "class", "revision", "plugin", "implementations"};
     berth_listing table;
     berth_text text;
     berth_text_init(&text, 1 << 16);
@@ -71,6 +132,7 @@ static berth_status list_table(berth_session *session) {
         const berth_op_entry *entry = berth_registry_op_at(session->registry, i);
         berth_listing_add(&table, entry->op.name);
         berth_listing_add(&table, entry->op.class_name);
+        berth_listing_add_format(&table, "%llu", (unsigned long long)entry->op.revision);
         berth_listing_add(&table, entry->owner->id);
         berth_listing_add(&table, describe(entry, &text));
     }
@@ -216,7 +278,9 @@ const berth_command berth_command_ops_list = {
     .help = "list all ops and who implements them, in the order in which they are asked",
     .details =
         "--json prints an array of {op, class, revision, plugin, implementations}, the last an\n"
-        "array of {name, plugin, key, priority}; the key of an override is \"override\".",
+        "array of {name, plugin, key, priority}; the key of an override is \"override\". After "
+        "them\n"
+        "come ops of vLLM's catalogue that nobody brings, as {op, class, absent}, the reason.",
     .bit = BERTH_COMMAND_OPS,
     .needs = BERTH_STAGE_TABLES,
     .flags = BERTH_CLI_ANY_PLATFORM,

@@ -69,7 +69,7 @@ static berth_status run_build(berth_building *building, const berth_model_entry 
     return berth_graph_finish(building->graph, out_graph);
 }
 
-static berth_status collect(const berth_building *building, berth_model_build *build) {
+berth_status berth_building_collect(const berth_building *building, berth_model_build *build) {
     const size_t count = building->kv_caches.count;
     berth_kv_cache_spec *caches = BERTH_ARENA_ARRAY(build->arena, berth_kv_cache_spec, count);
     if (caches == NULL) {
@@ -95,7 +95,7 @@ static berth_status build_with(berth_building *building, const berth_model_entry
         status = berth_parameters_check(building->parameters);
     }
     if (status == BERTH_OK) {
-        status = collect(building, build);
+        status = berth_building_collect(building, build);
     }
     berth_parameters_destroy(building->parameters);
     berth_map_deinit(&building->cache_layers);

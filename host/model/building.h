@@ -29,6 +29,10 @@ typedef struct berth_building {
 // Fills the slots of the face. The other fields are set by the caller, before the first use.
 void berth_building_open(berth_building *building, const berth_json *config);
 
+// Hands weights, caches and the description over to the result.
+BERTH_MUST_CHECK berth_status berth_building_collect(const berth_building *building,
+                                                     berth_model_build *build);
+
 // A checkpoint of tensors that lie elsewhere, with an empty config.json.
 BERTH_MUST_CHECK berth_status berth_checkpoint_of(const berth_stored_tensor *const *tensors,
                                                   size_t count, berth_checkpoint **out_checkpoint);

@@ -2,7 +2,6 @@
 // Input: a layer class, its inputs and weights. Output: a graph of that layer alone, by the same
 // builder that builds it inside a model.
 #include <stdio.h>
-#include <string.h>
 
 #include "model/building.h"
 
@@ -24,20 +23,6 @@ static void emit(berth_building *building, const berth_layer_request *request) {
     }
 }
 
-static berth_status collect(const berth_building *building, berth_model_build *build) {
-    const size_t count = building->kv_caches.count;
-    berth_kv_cache_spec *caches = BERTH_ARENA_ARRAY(build->arena, berth_kv_cache_spec, count + 1);
-    if (caches == NULL) {
-        return berth_arena_exhausted(build->arena, "cache specifications");
-    }
-    if (count > 0) {
-        memcpy(caches, building->kv_caches.data, count * sizeof *caches);
-    }
-    build->kv_caches = caches;
-    build->kv_cache_count = count;
-    return berth_parameters_list(building->parameters, &build->weights, &build->weight_count);
-}
-
 static berth_status build_graph(berth_building *building, const berth_layer_request *request,
                                 const berth_checkpoint *checkpoint, berth_model_build *build) {
     BERTH_TRY(
@@ -47,7 +32,7 @@ static berth_status build_graph(berth_building *building, const berth_layer_requ
     emit(building, request);
     BERTH_TRY(berth_graph_finish(building->graph, &build->graph));
     BERTH_TRY(berth_parameters_check(building->parameters));
-    return collect(building, build);
+    return berth_building_collect(building, build);
 }
 
 static berth_status create(const berth_layer_request *request, berth_checkpoint *checkpoint,

@@ -199,8 +199,16 @@ static inline berth_status berth_sweep_run(void *self, const berth_op_args *args
     return BERTH_OK;
 }
 
+BERTH_INLINE berth_vec berth_formula_gelu_tanh(const berth_activation *self, berth_dtype dtype,
+                                               berth_vec x, berth_vec unused) {
+    (void)self;
+    (void)dtype;
+    (void)unused;
+    return berth_vec_gelu_tanh(x);
+}
+
 // The part and the forward of a kernel of that formula: `shape` is unary or gated.
-#define BERTH_SWEEP(shape)                                                                         \
+#define BERTH_SWEEP(shape, formula)                                                                \
     static void part_of(const void *work, int64_t part, int64_t parts) {                           \
         const berth_sweep *in = work;                                                              \
         berth_sweep_part(in, berth_sweep_##shape##_row, formula,                                   \

@@ -11,7 +11,7 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
     return berth_vec_of(0.5f) * (x * (berth_vec_of(1) + erf));
 }
 
-BERTH_SWEEP(unary)
+BERTH_SWEEP(unary, formula)
 
 const berth_op_impl berth_kernel_gelu = {
     BERTH_ACTIVATION_KERNEL("gelu", berth_activation_create),

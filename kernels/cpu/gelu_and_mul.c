@@ -8,7 +8,7 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
     return berth_vec_round_to(dtype, gelu) * b;
 }
 
-BERTH_SWEEP(gated)
+BERTH_SWEEP(gated, formula)
 
 const berth_op_impl berth_kernel_gelu_and_mul = {
     BERTH_ACTIVATION_KERNEL("gelu_and_mul", berth_gelu_create),

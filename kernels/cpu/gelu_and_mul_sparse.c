@@ -44,7 +44,7 @@ BERTH_INLINE void berth_sweep_sparse_row(const berth_sweep *in, berth_vec_formul
     }
 }
 
-BERTH_SWEEP(sparse)
+BERTH_SWEEP(sparse, formula)
 
 // The quantile of the normal distribution.
 static float quantile(double share) {

@@ -8,7 +8,7 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
     return a * berth_vec_round_to(dtype, berth_vec_silu(b));
 }
 
-BERTH_SWEEP(gated)
+BERTH_SWEEP(gated, formula)
 
 const berth_op_impl berth_kernel_mul_and_silu = {
     BERTH_ACTIVATION_KERNEL("mul_and_silu", berth_activation_create),

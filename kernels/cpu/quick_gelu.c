@@ -10,7 +10,7 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
     return x * berth_vec_sigmoid(berth_vec_of(1.702f) * x);
 }
 
-BERTH_SWEEP(unary)
+BERTH_SWEEP(unary, formula)
 
 const berth_op_impl berth_kernel_quick_gelu = {
     BERTH_ACTIVATION_KERNEL("quick_gelu", berth_activation_create),

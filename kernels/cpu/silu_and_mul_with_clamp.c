@@ -13,7 +13,7 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
     return glu * (berth_vec_clamp(b, limit) + berth_vec_of(self->numbers[BETA]));
 }
 
-BERTH_SWEEP(gated)
+BERTH_SWEEP(gated, formula)
 
 const berth_op_impl berth_kernel_silu_and_mul_with_clamp = {
     BERTH_ACTIVATION_KERNEL("silu_and_mul_with_clamp", berth_activation_create),

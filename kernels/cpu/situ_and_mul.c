@@ -17,7 +17,7 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
     return beta * berth_vec_tanh(a / beta) * berth_vec_sigmoid(a) * u;
 }
 
-BERTH_SWEEP(gated)
+BERTH_SWEEP(gated, formula)
 
 const berth_op_impl berth_kernel_situ_and_mul = {
     BERTH_ACTIVATION_KERNEL("situ_and_mul", berth_activation_create),

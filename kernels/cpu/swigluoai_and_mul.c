@@ -35,7 +35,7 @@ BERTH_INLINE void berth_sweep_paired_row(const berth_sweep *in, berth_vec_formul
     }
 }
 
-BERTH_SWEEP(paired)
+BERTH_SWEEP(paired, formula)
 
 const berth_op_impl berth_kernel_swigluoai_and_mul = {
     BERTH_ACTIVATION_KERNEL("swigluoai_and_mul", berth_activation_create),

@@ -8,7 +8,7 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
     return berth_vec_at_most(berth_vec_silu(a), limit) * berth_vec_clamp(b, limit);
 }
 
-BERTH_SWEEP(gated)
+BERTH_SWEEP(gated, formula)
 
 const berth_op_impl berth_kernel_swiglustep_and_mul = {
     BERTH_ACTIVATION_KERNEL("swiglustep_and_mul", berth_activation_create),

@@ -107,13 +107,10 @@ static inline berth_status berth_map_unary(const berth_op_site *site, const bert
                                            berth_unary_fn formula) {
     const berth_tensor *x = args->inputs[0];
     const berth_tensor *y = args->outputs[0];
-    const int64_t width = berth_row_length(y);
     for (int64_t row = 0; row < berth_row_count(y); ++row) {
-        const void *from = berth_row(x, row);
-        void *to = berth_row(y, row);
-        for (int64_t i = 0; i < width; ++i) {
-            const float value = berth_load_at(from, x->dtype, i);
-            berth_store_at(to, y->dtype, i, formula(site, y->dtype, value));
+        for (int64_t i = 0; i < berth_row_length(y); ++i) {
+            const float value = berth_load_at(berth_row(x, row), x->dtype, i);
+            berth_store_at(berth_row(y, row), y->dtype, i, formula(site, y->dtype, value));
         }
     }
     return BERTH_OK;

@@ -25,23 +25,15 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     return BERTH_OK;
 }
 
+static float formula(const berth_op_site *site, const berth_op_args *args, int64_t row, int64_t i,
+                     float normal) {
+    const berth_tensor *g = args->inputs[G];
+    const float gate = berth_load_at(berth_row(g, row), g->dtype, i);
+    return normal * berth_weight_at(args->inputs[WEIGHT], i) * berth_gate(site, ACTIVATION, gate);
+}
+
 static berth_status reference(void *self, const berth_op_args *args) {
-    const berth_op_site *site = self;
-    const berth_tensor *x = args->inputs[X];
-    const berth_tensor *y = args->outputs[0];
-    const int64_t hidden = berth_row_length(y);
-    float *values = berth_data(args->workspace); // [hidden]
-    for (int64_t row = 0; row < berth_row_count(y); ++row) {
-        const void *gates = berth_row(args->inputs[G], row);
-        berth_load(berth_row(x, row), x->dtype, 0, hidden, values);
-        const float scale = berth_rms_scale(values, hidden, berth_site_f64(site, EPS));
-        for (int64_t i = 0; i < hidden; ++i) {
-            const float normal = values[i] * scale * berth_weight_at(args->inputs[WEIGHT], i);
-            const float gate = berth_gate(site, ACTIVATION, berth_load_at(gates, x->dtype, i));
-            berth_store_at(berth_row(y, row), y->dtype, i, normal * gate);
-        }
-    }
-    return BERTH_OK;
+    return berth_norm_map(self, args, EPS, formula);
 }
 
 static const berth_op_argument *const inputs[] = {

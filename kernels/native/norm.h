@@ -66,4 +66,25 @@ static inline float berth_weight_at(const berth_tensor *weight, int64_t i) {
     return weight ? berth_load_at(berth_data(weight), weight->dtype, i) : 1.0f;
 }
 
+// y[i] = formula of x[i] / sqrt(mean(x²) + eps), row by row; `eps` is an attribute. Takes the
+// workspace above.
+typedef float (*berth_norm_fn)(const berth_op_site *site, const berth_op_args *args, int64_t row,
+                               int64_t i, float normal);
+static inline berth_status berth_norm_map(const berth_op_site *site, const berth_op_args *args,
+                                          uint64_t eps, berth_norm_fn formula) {
+    const berth_tensor *x = args->inputs[0];
+    const berth_tensor *y = args->outputs[0];
+    const int64_t hidden = berth_row_length(y);
+    float *values = berth_data(args->workspace); // [hidden]
+    for (int64_t row = 0; row < berth_row_count(y); ++row) {
+        berth_load(berth_row(x, row), x->dtype, 0, hidden, values);
+        const float scale = berth_rms_scale(values, hidden, berth_site_f64(site, eps));
+        for (int64_t i = 0; i < hidden; ++i) {
+            berth_store_at(berth_row(y, row), y->dtype, i,
+                           formula(site, args, row, i, values[i] * scale));
+        }
+    }
+    return BERTH_OK;
+}
+
 #endif

@@ -37,6 +37,7 @@ TEST(cli_help_lists_every_command_and_each_has_its_own) {
         {"plugins",  "explain"},
         {"ops",      "list"   },
         {"ops",      "explain"},
+        {"ops",      "check"  },
         {"graph",    NULL     },
         {"bench",    "host"   },
         {"bench",    "model"  },
@@ -347,6 +348,7 @@ TEST(cli_ops_list_has_every_native_op) {
     JSON(&p, &root);
     CHECK(berth_json_size(root) >= 8);
     CHECK_CONTAINS(p.out, "\"RMSNorm\"");
+    CHECK_CONTAINS(p.out, "\"absent\": \"vLLM has no portable reference of it\"");
     berth_json_destroy(root);
 }
 

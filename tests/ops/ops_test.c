@@ -151,8 +151,10 @@ TEST(every_kernel_belongs_to_an_op_of_its_revision) {
     }
     for (const berth_op *const *op = berth_native_ops; *op != NULL; ++op) {
         const berth_op_impl *impl = op_kernel_find((*op)->name);
-        CHECK_UINT(impl == NULL ? (*op)->revision : impl->revision, (*op)->revision);
-        CHECK_STR(impl == NULL ? BERTH_DISPATCH_CPU : impl->dispatch_key, BERTH_DISPATCH_CPU);
+        if (impl != NULL) { // what no decoder runs per token has none
+            CHECK_UINT(impl->revision, (*op)->revision);
+            CHECK_STR(impl->dispatch_key, BERTH_DISPATCH_CPU);
+        }
     }
 }
 

@@ -8,8 +8,8 @@
 
 static void fill_axes(const berth_circle *circle) {
     const berth_op_site *site = circle->site;
-    const int has_axes =
-        berth_rope_has_axes(site) && circle->args->inputs[BERTH_ROPE_POSITIONS]->ndim == 2;
+    const int has_axes = berth_rope_has(site, "mrope_section") &&
+                         circle->args->inputs[BERTH_ROPE_POSITIONS]->ndim == 2;
     for (int64_t i = 0; i < circle->pairs; ++i) {
         circle->axes[i] = has_axes ? berth_rope_axis(site, i) : 0;
     }
