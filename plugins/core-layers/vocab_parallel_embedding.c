@@ -24,6 +24,7 @@ static berth_value table(berth_builder *builder, const berth_call *call,
         .input_dim = -1,
         .stored_output_offset = part->org_padded.offset,
         .stored_output_extent = part->rows == tokens ? 0 : tokens,
+        .stored_output_count = part->org_padded.extent,
     };
     return builder->parameter(builder, &parameter);
 }
