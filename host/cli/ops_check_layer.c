@@ -53,7 +53,8 @@ static berth_value add_rows(berth_graph_builder *graph, const berth_check_tensor
 
 static berth_value add_operand(berth_graph_builder *graph, const berth_check_tensor *tensor) {
     if (is_token_array(tensor->name)) {
-        return berth_graph_input(graph, tensor->name);
+        const bool is_empty = berth_check_elements(tensor) == 0;
+        return berth_graph_input(graph, is_empty ? "logits_rows" : tensor->name);
     }
     const bool is_float = tensor->dtype == BERTH_DTYPE_F32 || tensor->dtype == BERTH_DTYPE_F16 ||
                           tensor->dtype == BERTH_DTYPE_BF16;
