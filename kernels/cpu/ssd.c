@@ -17,6 +17,7 @@ typedef struct ssd {
     const berth_cpu *cpu;
     uint64_t cache_group;
     int is_softplus;
+    uint64_t rows; // of x where they are constant, else 0
 } ssd;
 
 typedef struct job {
@@ -53,6 +54,9 @@ static berth_status create(const berth_op_site *site, const berth_device *device
         ssd *self = *out_self;
         self->cpu = device->self;
         self->cache_group = site->cache_group;
+        self->rows = site->inputs[X]->dims[0].symbol == BERTH_SYMBOL_NONE
+                         ? (uint64_t)site->inputs[X]->dims[0].b
+                         : 0;
         self->is_softplus = berth_site_attribute(site, "dt_softplus")->i64 != 0;
     }
     return status;
@@ -60,7 +64,9 @@ static berth_status create(const berth_op_site *site, const berth_device *device
 
 // Two floats per token for every part.
 static uint64_t workspace(void *state, uint64_t tokens) {
-    return (uint64_t)((const ssd *)state)->cpu->threads * tokens * 2 * sizeof(float);
+    const ssd *self = state;
+    const uint64_t rows = tokens > self->rows ? tokens : self->rows;
+    return (uint64_t)self->cpu->threads * rows * 2 * sizeof(float);
 }
 
 static float per_head(const job *in, uint64_t input, int64_t index) {

@@ -263,8 +263,9 @@ static void store(const berth_op_args *args, const int64_t *slots) {
 static uint64_t workspace(const berth_op_site *site, uint64_t tokens) {
     const int64_t latent = berth_last_dim(site->inputs[C_KV]).b;
     const int64_t values = site->attributes[V_HEAD_DIM]->i64;
-    const uint64_t sums = tokens * (uint64_t)values + (uint64_t)latent;
-    return sums * sizeof(double) + tokens * sizeof(berth_softmax_sum) +
+    const uint64_t rows = berth_rule_rows(site->inputs[QUERY], tokens);
+    const uint64_t sums = rows * (uint64_t)values + (uint64_t)latent;
+    return sums * sizeof(double) + rows * sizeof(berth_softmax_sum) +
            (uint64_t)(latent + nope_of(site) + values) * sizeof(float);
 }
 
