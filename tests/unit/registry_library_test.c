@@ -146,7 +146,7 @@ TEST(registry_fails_for_a_required_plugin_after_all_others_had_their_turn) {
     const berth_candidate *last = add_manifest(&in, "entry-mismatch");
     CHECK_STATUS(run(&in), BERTH_UNAVAILABLE);
     CHECK_CONTAINS(berth_status_message(),
-                   "plugin 'no-symbol' is required, but its 'no-symbol' is load failed: ");
+                   "plugin 'no-symbol' is required; its entry point 'no-symbol': load failed: ");
     CHECK_STATE(last, BERTH_PLUGIN_ACTIVE);
     close_load(&in);
     open_load(&in);
