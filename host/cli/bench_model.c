@@ -352,6 +352,7 @@ static berth_status run_case(model_bench *bench, const model_case *one) {
         .ceiling = NAN,
         .times_one = NAN,
     };
+    berth_roof_begin(&bench->roof);
     BERTH_TRY(one->time(bench, one, row));
     row->share = row->value / row->ceiling;
     ++bench->row_count;

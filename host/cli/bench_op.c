@@ -332,6 +332,7 @@ static void report(const op_bench *bench, const berth_op_case *one, const berth_
 static berth_status time_side(op_bench *bench, const berth_op_case *one, const op_side *side,
                               berth_onednn_product *const *products) {
     op_times best = {.median = INFINITY, .theirs = INFINITY};
+    berth_roof_begin(&bench->roof);
     berth_plan_set_timed(side->plan, true);
     for (int run = 0; run < RUNS; ++run) {
         BERTH_TRY(measure_roofs(bench));
