@@ -41,6 +41,7 @@ TEST(cli_help_lists_every_command_and_each_has_its_own) {
         {"graph",    NULL     },
         {"bench",    "host"   },
         {"bench",    "model"  },
+        {"bench",    "op"     },
         {"config",   NULL     },
     };
     program all;
