@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// quant_fp8. Largest magnitudes, quotients and codes of a chunk are loops of vector code; the
-// operations are the reference's, so codes and scales are its bits.
+// quant_fp8. Two sweeps of what shares a scale, the second out of the cache: the largest magnitude,
+// then the codes. The operations are the reference's, so codes and scales are its bits.
 #include <cpu/cpu.h>
+#include <cpu/simd.h>
 
 #include <fp8.h>
 
@@ -52,38 +53,112 @@ static berth_status create(const berth_op_site *site, const berth_device *device
 
 // ---- elements -----------------------------------------------------------------------------------
 
-// Why bits: magnitudes order as integers do, and a NaN is above all of them.
-static float largest_of(const void *row, berth_dtype dtype, int64_t first, int64_t end) {
-    float room[BERTH_CHUNK];
-    uint32_t largest = 0;
-    for (int64_t i = first; i < end; i += BERTH_CHUNK) {
-        const int64_t count = berth_chunk(end, i);
-        const float *x = berth_floats(row, dtype, i, count, room);
-        for (int64_t j = 0; j < count; ++j) {
-            const uint32_t bits = berth_bits_of_float(x[j]) & 0x7fffffffu;
-            largest = bits > largest ? bits : largest;
-        }
-    }
-    return berth_float_of_bits(largest);
+BERTH_INLINE berth_vec_ints vec_magnitude(berth_vec x) {
+    return (berth_vec_ints)((berth_vec_bits)x & 0x7fffffffu);
 }
 
-// Codes of columns [first, end): x · factor, or x / divisor where the factor is 0.
-static void quantise(const berth_tensor *x, const void *row, uint8_t *q, berth_span columns,
-                     const float scale[2]) {
-    float room[BERTH_CHUNK];
-    float scaled[BERTH_CHUNK];
-    for (int64_t i = columns.first; i < columns.end; i += BERTH_CHUNK) {
-        const int64_t count = berth_chunk(columns.end, i);
-        const float *from = berth_floats(row, x->dtype, i, count, room);
-        for (int64_t j = 0; j < count && scale[0] != 0; ++j) {
-            scaled[j] = from[j] * scale[0];
+BERTH_INLINE berth_vec_ints vec_larger(berth_vec_ints a, berth_vec_ints b) {
+    const berth_vec_ints is_larger = a > b;
+    return (a & is_larger) | (b & ~is_larger);
+}
+
+// Why integers: magnitudes order as they do, and a NaN is above all of them.
+BERTH_INLINE float largest_as(const void *row, berth_dtype dtype, berth_span columns) {
+    berth_vec_ints largest[2] = {{0}};
+    int64_t i = columns.first;
+    for (; i + 2 * BERTH_LANES <= columns.end; i += 2 * BERTH_LANES) {
+        BERTH_UNROLL
+        for (int k = 0; k < 2; ++k) {
+            const berth_vec x = berth_vec_load_as(row, dtype, i + k * BERTH_LANES);
+            largest[k] = vec_larger(vec_magnitude(x), largest[k]);
         }
-        for (int64_t j = 0; j < count && scale[0] == 0; ++j) {
-            scaled[j] = from[j] / scale[1];
-        }
-        for (int64_t j = 0; j < count; ++j) {
-            q[i + j] = berth_to_f8(scaled[j]);
-        }
+    }
+    for (; i < columns.end; i += BERTH_LANES) {
+        const berth_vec x = berth_vec_load_some(row, dtype, i, columns.end);
+        largest[0] = vec_larger(vec_magnitude(x), largest[0]);
+    }
+    largest[0] = vec_larger(largest[0], largest[1]);
+    int32_t bits = 0;
+    for (int lane = 0; lane < BERTH_LANES; ++lane) {
+        bits = largest[0][lane] > bits ? largest[0][lane] : bits;
+    }
+    return berth_float_of_bits((uint32_t)bits);
+}
+
+static float largest_of(const void *row, berth_dtype dtype, berth_span columns) {
+    return dtype == BERTH_DTYPE_F32    ? largest_as(row, BERTH_DTYPE_F32, columns)
+           : dtype == BERTH_DTYPE_BF16 ? largest_as(row, BERTH_DTYPE_BF16, columns)
+                                       : largest_as(row, BERTH_DTYPE_F16, columns);
+}
+
+typedef uint8_t vec_bytes __attribute__((vector_size(BERTH_LANES)));
+
+// berth_to_f8 of every lane.
+BERTH_INLINE vec_bytes vec_to_f8(berth_vec x) {
+    const berth_vec_bits bits = (berth_vec_bits)x;
+    const berth_vec_ints magnitude = vec_magnitude(x);
+    const berth_vec_bits is_nan = (berth_vec_bits)(magnitude > 0x7f800000);
+    const berth_vec_ints most = (berth_vec_ints){0} + 0x43e00000;
+    const berth_vec_bits finite =
+        (berth_vec_bits)(most - vec_larger(most - magnitude, (berth_vec_ints){0}));
+    const berth_vec_bits normal = (finite - 0x3c000000u + 0x7ffffu + (finite >> 20 & 1u)) >> 20;
+    const berth_vec_bits shifted =
+        (berth_vec_bits)((berth_vec)finite + berth_vec_of(0x1p14f)) - 0x46800000u;
+    const berth_vec_bits is_small = (berth_vec_bits)((berth_vec_ints)finite < 0x3c800000);
+    const berth_vec_bits code = (shifted & is_small) | (normal & ~is_small);
+    const berth_vec_bits kept = (code & ~is_nan) | (is_nan & 0x7fu);
+    return __builtin_convertvector((bits >> 24 & 0x80u) | kept, vec_bytes);
+}
+
+// What a sweep is compiled for: the dtype of a row, and whether it divides by the scale or
+// multiplies by its reciprocal.
+typedef struct sweep {
+    berth_dtype dtype;
+    int is_divided;
+} sweep;
+
+BERTH_INLINE vec_bytes codes_of(sweep as, berth_vec x, berth_vec scale) {
+    return vec_to_f8(as.is_divided ? x / scale : x * scale);
+}
+
+BERTH_INLINE void quantise_as(sweep as, const void *row, uint8_t *q, berth_span columns,
+                              float scale) {
+    const berth_vec factor = berth_vec_of(scale);
+    int64_t i = columns.first;
+    for (; i + BERTH_LANES <= columns.end; i += BERTH_LANES) {
+        const vec_bytes codes = codes_of(as, berth_vec_load_as(row, as.dtype, i), factor);
+        memcpy(q + i, &codes, sizeof codes);
+    }
+    if (i < columns.end) {
+        const berth_vec x = berth_vec_load_some(row, as.dtype, i, columns.end);
+        const vec_bytes codes = codes_of(as, x, factor);
+        memcpy(q + i, &codes, (size_t)(columns.end - i));
+    }
+}
+
+static void divide(const berth_tensor *x, const void *row, uint8_t *q, berth_span columns,
+                   float scale) {
+    if (x->dtype == BERTH_DTYPE_F32) {
+        quantise_as((sweep){BERTH_DTYPE_F32, 1}, row, q, columns, scale);
+    } else if (x->dtype == BERTH_DTYPE_BF16) {
+        quantise_as((sweep){BERTH_DTYPE_BF16, 1}, row, q, columns, scale);
+    } else {
+        quantise_as((sweep){BERTH_DTYPE_F16, 1}, row, q, columns, scale);
+    }
+}
+
+// A whole row by the reciprocal.
+static void multiply(const job *in, int64_t row, float scale) {
+    const berth_tensor *x = in->args->inputs[X];
+    const berth_span columns = {0, berth_row_length(x)};
+    const void *from = berth_row(x, row);
+    uint8_t *q = berth_row(in->args->outputs[Q], row);
+    if (x->dtype == BERTH_DTYPE_F32) {
+        quantise_as((sweep){BERTH_DTYPE_F32, 0}, from, q, columns, 1.0f / scale);
+    } else if (x->dtype == BERTH_DTYPE_BF16) {
+        quantise_as((sweep){BERTH_DTYPE_BF16, 0}, from, q, columns, 1.0f / scale);
+    } else {
+        quantise_as((sweep){BERTH_DTYPE_F16, 0}, from, q, columns, 1.0f / scale);
     }
 }
 
@@ -100,10 +175,10 @@ static void quantise_groups(const job *in, int64_t row) {
     for (int64_t first = 0; first < width; first += self->group) {
         const berth_span columns = {first,
                                     first + self->group < width ? first + self->group : width};
-        float scale[] = {0, berth_f8_scale(largest_of(from, x->dtype, first, columns.end))};
-        scale[1] = self->is_ue8m0 ? berth_f8_power_of_two(scale[1]) : scale[1];
-        to[first / self->group * step] = scale[1];
-        quantise(x, from, berth_row(in->args->outputs[Q], row), columns, scale);
+        const float least = berth_f8_scale(largest_of(from, x->dtype, columns));
+        const float scale = self->is_ue8m0 ? berth_f8_power_of_two(least) : least;
+        to[first / self->group * step] = scale;
+        divide(x, from, berth_row(in->args->outputs[Q], row), columns, scale);
     }
 }
 
@@ -111,23 +186,23 @@ static void quantise_token(const job *in, int64_t row) {
     const berth_tensor *x = in->args->inputs[X];
     const berth_tensor *bound = in->args->inputs[SCALE_UB];
     const berth_span columns = {0, berth_row_length(x)};
-    float largest = largest_of(berth_row(x, row), x->dtype, 0, columns.end);
+    float largest = largest_of(berth_row(x, row), x->dtype, columns);
     if (bound && largest > *(const float *)berth_data(bound)) {
         largest = *(const float *)berth_data(bound);
     }
     const float used = berth_f8_scale(largest);
-    const float scale[] = {1.0f / used, used};
     *(float *)berth_row(in->args->outputs[SCALE_OUT], row) = used;
-    quantise(x, berth_row(x, row), berth_row(in->args->outputs[Q], row), columns, scale);
+    multiply(in, row, used);
 }
 
 static void find_part(const void *work, int64_t part, int64_t parts) {
     const job *in = work;
     const berth_tensor *x = in->args->inputs[X];
     const berth_span rows = berth_share(berth_row_count(x), part, parts);
+    const berth_span columns = {0, berth_row_length(x)};
     float largest = 0;
     for (int64_t row = rows.first; row < rows.end; ++row) {
-        const float of_row = largest_of(berth_row(x, row), x->dtype, 0, berth_row_length(x));
+        const float of_row = largest_of(berth_row(x, row), x->dtype, columns);
         largest = berth_max_or_nan(of_row, largest);
     }
     in->largest[part] = largest;
@@ -137,12 +212,9 @@ static void quantise_part(const void *work, int64_t part, int64_t parts) {
     const job *in = work;
     const berth_tensor *x = in->args->inputs[X];
     const berth_span rows = berth_share(berth_row_count(x), part, parts);
-    const berth_span columns = {0, berth_row_length(x)};
     for (int64_t row = rows.first; row < rows.end; ++row) {
         if (in->self->is_per_tensor) {
-            const float used = *(const float *)berth_data(in->args->outputs[SCALE_OUT]);
-            const float scale[] = {1.0f / used, used};
-            quantise(x, berth_row(x, row), berth_row(in->args->outputs[Q], row), columns, scale);
+            multiply(in, row, *(const float *)berth_data(in->args->outputs[SCALE_OUT]));
         } else if (in->self->group > 0) {
             quantise_groups(in, row);
         } else {
