@@ -16,7 +16,7 @@ enum { X, W13_WEIGHT, W2_WEIGHT, TOPK_WEIGHTS, TOPK_IDS, W13_BIAS, W2_BIAS, EXPE
 
 #define EXPERTS_TOKENS 512 // at a time
 #define EXPERTS_SLICE  256 // rows of an expert at a time
-#define EXPERTS_OUT    2   // panels of W2 at a time
+#define EXPERTS_OUT    4   // panels of W2 at a time
 #define EXPERTS_ALONE  (1 << 18)
 
 typedef struct experts {
@@ -155,10 +155,26 @@ static inline int64_t experts_most_slices(const experts *self) {
 }
 
 // Of a part: the sums of some panels with a slice, room for widening, and the tokens' sums.
+typedef struct experts_room {
+    float *sums;
+    float *widened;
+    float *totals;
+} experts_room;
+
+static inline experts_room experts_room_of(const experts *self, float *memory) {
+    const int64_t slice = at_most(EXPERTS_SLICE, self->at_once * self->choices);
+    float *widened = memory + EXPERTS_OUT * slice * PANEL;
+    return (experts_room){memory, widened, widened + 2 * PANEL_CHUNK * PANEL};
+}
+
 static inline uint64_t experts_scratch(const experts *self) {
     const int64_t slice = at_most(EXPERTS_SLICE, self->at_once * self->choices);
-    return panel_bytes_of(2 * slice * PANEL) + panel_bytes_of(2 * PANEL_CHUNK * PANEL) +
-           panel_bytes_of(EXPERTS_OUT * self->at_once * PANEL);
+    return panel_bytes_of((EXPERTS_OUT * (slice + self->at_once) + 2 * PANEL_CHUNK) * PANEL);
+}
+
+static inline experts_room experts_room_at(const experts_job *job, int64_t part) {
+    char *memory = job->scratch + (uint64_t)part * experts_scratch(job->self);
+    return experts_room_of(job->self, (float *)(void *)memory);
 }
 
 // Lays out the workspace; returns its bytes.

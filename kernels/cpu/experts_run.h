@@ -114,13 +114,13 @@ static inline void experts_inner_part(const void *work, int64_t part, int64_t pa
     const experts *self = job->self;
     const int64_t panels = pieces(self->inner, PANEL);
     const int64_t of_panel = self->gates * panel_bytes(self->hidden, self->dtype);
-    float *sums = (float *)(void *)(job->scratch + (uint64_t)part * experts_scratch(self));
+    const experts_room room = experts_room_at(job, part);
     panel_work product = {
         .count = self->gates,
         .columns = self->hidden,
         .product = self->product,
-        .sums = sums,
-        .widened = sums + 2 * at_most(EXPERTS_SLICE, self->at_once * self->choices) * PANEL,
+        .sums = room.sums,
+        .widened = room.widened,
     };
     int64_t cost = 0;
     for (int64_t i = 0; i < job->slice_count; ++i) {
@@ -136,7 +136,7 @@ static inline void experts_inner_part(const void *work, int64_t part, int64_t pa
             product.x = job->x + slice->first * panel_floats(self->hidden, self->product);
             product.rows = slice->rows;
             panel_multiply(&product);
-            experts_activate_panel(job, slice, i % panels, sums);
+            experts_activate_panel(job, slice, i % panels, room.sums);
         }
         cost += experts_cost(slice);
     }
@@ -175,13 +175,10 @@ static inline void experts_outer_part(const void *work, int64_t part, int64_t pa
     const int64_t panels = pieces(self->hidden, PANEL);
     const int64_t of_panel = panel_bytes(self->inner, self->dtype);
     const berth_span share = berth_share(panels, part, parts);
-    const int64_t slice_rows = at_most(EXPERTS_SLICE, self->at_once * self->choices);
-    float *sums = (float *)(void *)(job->scratch + (uint64_t)part * experts_scratch(self));
-    float *widened = sums + 2 * slice_rows * PANEL;
-    float *totals = widened + 2 * PANEL_CHUNK * PANEL;
+    const experts_room room = experts_room_at(job, part);
     for (int64_t panel = share.first, count = 0; panel < share.end; panel += count) {
         count = at_most(EXPERTS_OUT, share.end - panel);
-        memset(totals, 0, (size_t)(count * job->tokens * PANEL) * sizeof *totals);
+        memset(room.totals, 0, (size_t)(count * job->tokens * PANEL) * sizeof *room.totals);
         for (int64_t i = 0; i < job->slice_count; ++i) {
             const experts_slice *slice = &job->slices[i];
             const panel_work product = {
@@ -192,17 +189,17 @@ static inline void experts_outer_part(const void *work, int64_t part, int64_t pa
                 .product = self->product,
                 .x = job->activated + slice->first * panel_floats(self->inner, self->product),
                 .rows = slice->rows,
-                .sums = sums,
-                .widened = widened,
+                .sums = room.sums,
+                .widened = room.widened,
             };
             panel_multiply(&product);
             for (int64_t j = 0; j < count; ++j) {
-                experts_add(job, slice, panel + j, sums + j * slice->rows * PANEL,
-                            totals + j * job->tokens * PANEL);
+                experts_add(job, slice, panel + j, room.sums + j * slice->rows * PANEL,
+                            room.totals + j * job->tokens * PANEL);
             }
         }
         for (int64_t j = 0; j < count; ++j) {
-            experts_store(job, panel + j, totals + j * job->tokens * PANEL);
+            experts_store(job, panel + j, room.totals + j * job->tokens * PANEL);
         }
     }
 }

@@ -16,8 +16,8 @@
 #include <cpu/linear_tile.h>
 
 #define PANEL_CHUNK 256  // pairs of columns at a time, with many rows
-#define PANEL_STEP  32   // fewer with few: so many for every block of rows
-#define PANEL_AHEAD 4096 // bytes of the weight, when it is read once
+#define PANEL_STEP  64   // fewer with few: so many for every block of rows
+#define PANEL_AHEAD 8192 // bytes of the weight, when it is read once
 #define PANEL_FEW   64   // rows; with more the panel is widened to floats once
 #define PANEL_WORDS 64   // of a row packed at a time
 
