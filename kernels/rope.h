@@ -16,8 +16,8 @@
 //             unchanged for those that turn more than beta_fast times, a mixture between the two;
 //             deepseek_yarn the same
 //   longrope  default's / short_factor[i], or / long_factor[i] when max_model_len exceeds L
-//   proportional   b^(−2i/d) over the head size d for i < partial_rotary_factor·d / 2, else 0
-//   mllama4   default's; there are R pairs, R/2 of the column and R/2 of the row of an image patch
+//   proportional  b^(−2i/d) over the head size d for i < partial_rotary_factor·d / 2, else 0
+//   mllama4   default's, of R pairs, half for the column of an image's patch, half for its row
 // Formulas: vLLM's classes of the same rope types. Why float: far out a last place of the angle per
 // position is seen in the result, so every step is rounded where theirs is.
 #ifndef BERTH_KERNELS_ROPE_H
@@ -26,7 +26,6 @@
 #include <berth/op.h>
 
 #include <math.h>
-#include <string.h>
 
 static inline double berth_rope_number(const berth_op_site *site, const char *name,
                                        double fallback) {
@@ -80,7 +79,7 @@ static inline int berth_rope_is_long(const berth_op_site *site) {
            berth_rope_original(site);
 }
 
-// The row of a cache that position 0 has: a longrope's cache begins with the short rope's rows.
+// The row of position 0 in a cache: a longrope's begins with the short rope's rows.
 static inline int64_t berth_rope_first_row(const berth_op_site *site) {
     return berth_rope_is(site, "longrope") && berth_rope_is_long(site)
                ? (int64_t)berth_rope_original(site)
