@@ -161,6 +161,14 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(B)/obj/$(B)/gen/tests/%.o $(support) $(B)/lib
 $(B)/tests/bench/%: $(B)/obj/tests/bench/%.o
 	@mkdir -p $(@D)
 	$(call say,LD)$(CC) -pthread $(FLAVOUR) $< $(LDFLAGS) $(ONEDNN_LIBS) -fopenmp -ldl -lm -o $@
+# What tools/bench-gpu carries to a machine with a GPU: kernels alone, and whole models.
+gpu_kernels := $(filter $(B)/obj/kernels/%,$(objects_platform-cuda))
+$(B)/tests/gpu/kernels: $(B)/obj/tests/gpu/kernels.o $(gpu_kernels)
+	@mkdir -p $(@D)
+	$(call say,LD)$(NVCC) $^ -ldl -o $@
+$(B)/tests/gpu/model: $(B)/obj/tests/gpu/model.o $(B)/libberth.a
+	@mkdir -p $(@D)
+	$(call say,LD)$(call link)
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 
 # ---- everyday targets ---------------------------------------------------------------------------

@@ -10,6 +10,8 @@
 
 #include <berth/op.h>
 
+#include <tensor.h>
+
 #include <math.h>
 #include <string.h>
 
@@ -139,6 +141,30 @@ static inline float berth_moe_activate(const berth_moe *self, float gate, float 
         gate = gate / (1.0f + expf(-gate));
     }
     return berth_moe_has_gate(self->activation) ? gate * up : gate;
+}
+
+// The expert of this rank that a token's choice means: −1 when it is another rank's or nobody's,
+// −2 when there is no such expert.
+static inline int64_t berth_moe_expert(const berth_tensor *topk_ids, const berth_tensor *expert_map,
+                                       int64_t token, int64_t choice, int64_t experts) {
+    int64_t id = berth_integer_at(berth_row(topk_ids, token), topk_ids->dtype, choice);
+    if (id == -1) {
+        return -1;
+    }
+    if (expert_map && (id < 0 || id >= expert_map->shape[0])) {
+        return -2;
+    }
+    if (expert_map) {
+        id = berth_integer_at(berth_data(expert_map), expert_map->dtype, id);
+    }
+    return id < -1 || id >= experts ? -2 : id;
+}
+
+static inline berth_status berth_moe_no_expert(const berth_host *host, const char *op,
+                                               int64_t token) {
+    return BERTH_PLUGIN_FAIL(host, BERTH_INVALID_ARGUMENT,
+                             "%s: token %lld chooses an expert that is not there", op,
+                             (long long)token);
 }
 
 #endif

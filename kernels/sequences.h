@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sequences of one call of an op that keeps a state per sequence: which rows are new, which slot
-// of the state is theirs, and whether that slot already holds what came before them.
+// The sequences of one call of an op that keeps a state per sequence: which rows are new, which
+// slot of the state is theirs, and whether that slot already holds what came before them.
 //
 // A call names them by inputs, as vLLM's functions do, or leaves the inputs away and means the
 // sequences of the batch; then the slot of a sequence is the first block of its block table, and it
@@ -71,8 +71,8 @@ static inline berth_status berth_sequences_open(berth_sequences *self, const ber
         if (at.first < 0 || at.end < at.first || at.end > rows) {
             return BERTH_PLUGIN_FAIL(self->host, BERTH_INVALID_ARGUMENT,
                                      "%s: sequence %lld has the rows %lld to %lld of %lld",
-                                     self->op, (long long)i, (long long)at.first,
-                                     (long long)at.end, (long long)rows);
+                                     self->op, (long long)i, (long long)at.first, (long long)at.end,
+                                     (long long)rows);
         }
         if (at.slot >= slot_count) {
             return BERTH_PLUGIN_FAIL(self->host, BERTH_INVALID_ARGUMENT,

@@ -26,8 +26,8 @@ CUDA_LIBS := $(addprefix -L,$(wildcard $(CUDA_HOME)/lib64)) -lcudart_static -ldl
 NVCC_FLAGS = -std=c++20 -O3 $(if $(filter 1,$(WERROR)),-Werror all-warnings) -Xcompiler \
   -fPIC,-fvisibility=hidden,-Wall,-fno-exceptions,-fno-threadsafe-statics $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$a,code=sm_$a) \
   -gencode arch=compute_$(CUDA_PTX),code=compute_$(CUDA_PTX)
-$(eval $(call decide,CUDA,$(and $(call program,g++,),$(NVCC)),nvcc or g++ not found; set CUDA_HOME and \
-  install g++ to build platform-cuda))
+$(eval $(call decide,CUDA,$(and $(call program,g++,),$(wildcard $(CUDA_HOME)/include/cublasLt.h),$(NVCC)),nvcc \
+  or cublasLt.h or g++ not found; set CUDA_HOME and install g++ to build platform-cuda))
 
 # HIP: the same kernels through hipcc.
 HIPCC := $(call program,hipcc,$(HIP_HOME)/bin /opt/rocm/bin)

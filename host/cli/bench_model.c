@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/thread.h"
 #include "cli/bench_report.h"
 #include "cli/bench_roof.h"
 #include "cli/cli_private.h"
@@ -18,12 +17,9 @@
 #define PROMPT       16
 #define STEPS_MAX    64
 #define SINGLE_STEPS 16 // of one request, beside several
-#define ONEDNN_CALLS 4  // of one shape in one run; the first wakes threads and is not counted
 #define REQUESTS_MAX 16
 #define PREFILL      512
-#define THREADS_MAX  2 // 1 and all
 #define NS_PER_S     1e9
-#define NOTE_BYTES   160
 
 typedef struct model_bench {
     berth_session *session;
@@ -221,26 +217,15 @@ static berth_status open_rivals(const model_bench *bench, rivals *self, const ch
     return create_rivals(bench, self);
 }
 
-static berth_status time_product(berth_onednn_product *product, double *out_seconds) {
-    double samples[ONEDNN_CALLS];
-    if (!product) {
-        *out_seconds = INFINITY;
-        return BERTH_OK;
-    }
-    for (int i = 0; i < ONEDNN_CALLS; ++i) {
-        BERTH_TRY(berth_onednn_product_run(product, &samples[i]));
-    }
-    *out_seconds = berth_bench_quantile(samples + 1, ONEDNN_CALLS - 1, 0.5);
-    return BERTH_OK;
-}
-
 // Seconds of all the model's products, each in the faster type.
 static berth_status time_rivals(const model_bench *bench, const rivals *self, double *out_seconds) {
     *out_seconds = 0;
     for (size_t i = 0; i < bench->work.product_count; ++i) {
-        double seconds[2];
-        BERTH_TRY(time_product(self->products[i][0], &seconds[0]));
-        BERTH_TRY(time_product(self->products[i][1], &seconds[1]));
+        double seconds[2] = {INFINITY, INFINITY};
+        for (int type = 0; type < 2; ++type) {
+            berth_onednn_product *product = self->products[i][type];
+            BERTH_TRY(product ? berth_onednn_product_time(product, &seconds[type]) : BERTH_OK);
+        }
         *out_seconds += (double)bench->work.products[i].count * fmin(seconds[0], seconds[1]);
     }
     berth_onednn_settle(self->onednn);
@@ -325,12 +310,11 @@ static const model_case cases[] = {
 };
 
 static bool is_wanted(const model_bench *bench, const model_case *one) {
+    bool is_exact = false;
     for (size_t i = 0; i < BERTH_COUNT(cases) && bench->wanted; ++i) {
-        if (strcmp(cases[i].name, bench->wanted) == 0) {
-            return one == &cases[i];
-        }
+        is_exact = is_exact || strcmp(cases[i].name, bench->wanted) == 0;
     }
-    return !bench->wanted || strstr(one->name, bench->wanted);
+    return berth_bench_is_wanted(bench->wanted, one->name, is_exact);
 }
 
 // A case that the model is too short for is left out, unless it was asked for by name.
@@ -368,6 +352,7 @@ static berth_status run_case(model_bench *bench, const model_case *one) {
         .ceiling = NAN,
         .times_one = NAN,
     };
+    berth_roof_begin(&bench->roof);
     BERTH_TRY(one->time(bench, one, row));
     row->share = row->value / row->ceiling;
     ++bench->row_count;
@@ -390,21 +375,9 @@ static berth_status run_threads(model_bench *bench, int64_t threads) {
 
 // ---- the command --------------------------------------------------------------------------------
 
-// What the user gave, else one and all.
-static size_t choose_threads(const berth_config *config, int64_t *out) {
-    const int64_t all = (int64_t)berth_thread_cpus();
-    if (config->threads > 0) {
-        out[0] = config->threads;
-        return 1;
-    }
-    out[0] = 1;
-    out[1] = all;
-    return all > 1 ? 2 : 1;
-}
-
 static berth_status run_all(model_bench *bench) {
-    int64_t threads[THREADS_MAX];
-    const size_t count = choose_threads(&bench->session->config, threads);
+    int64_t threads[BERTH_BENCH_THREADS];
+    const size_t count = berth_bench_threads(&bench->session->config, threads);
     BERTH_TRY(open_model(bench, 0));
     berth_progress_show(bench->session, "checking");
     BERTH_TRY(berth_model_check_record(bench->session, bench->work.width, &bench->check));
@@ -415,7 +388,7 @@ static berth_status run_all(model_bench *bench) {
 }
 
 static berth_status run(berth_session *session) {
-    berth_bench_row rows[BERTH_COUNT(cases) * THREADS_MAX];
+    berth_bench_row rows[BERTH_COUNT(cases) * BERTH_BENCH_THREADS];
     model_bench bench = {
         .session = session,
         .wanted = berth_session_argument(session, 0),

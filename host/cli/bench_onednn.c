@@ -11,7 +11,9 @@
 
 #include "base/clock.h"
 #include "base/stream.h"
+#include "cli/bench_report.h"
 
+#define CALLS             4
 #define SETTLE_NS         10000000
 #define NS_PER_S          1e9
 #define WEIGHTS_MAX       64
@@ -331,7 +333,7 @@ berth_status berth_onednn_product_create(berth_onednn *onednn, const berth_onedn
     return status;
 }
 
-berth_status berth_onednn_product_run(berth_onednn_product *product, double *out_seconds) {
+static berth_status run(berth_onednn_product *product, double *out_seconds) {
     const functions *call = &product->of->call;
     const argument arguments[] = {
         {ARGUMENT_SOURCE,      product->x                                             },
@@ -344,6 +346,15 @@ berth_status berth_onednn_product_run(berth_onednn_product *product, double *out
                     "matmul"));
     BERTH_TRY(check(call->stream_wait(product->of->stream), "matmul"));
     *out_seconds = (double)(berth_clock_ns() - start) / NS_PER_S;
+    return BERTH_OK;
+}
+
+berth_status berth_onednn_product_time(berth_onednn_product *product, double *out_seconds) {
+    double samples[CALLS];
+    for (int i = 0; i < CALLS; ++i) {
+        BERTH_TRY(run(product, &samples[i]));
+    }
+    *out_seconds = berth_bench_quantile(samples + 1, CALLS - 1, 0.5);
     return BERTH_OK;
 }
 

@@ -40,8 +40,9 @@ BERTH_MUST_CHECK berth_status berth_onednn_product_create(berth_onednn *onednn,
                                                           berth_onednn_type type, char *memory,
                                                           size_t bytes,
                                                           berth_onednn_product **out_product);
-BERTH_MUST_CHECK berth_status berth_onednn_product_run(berth_onednn_product *product,
-                                                       double *out_seconds);
+// Calls it some times: the median, without the first call, which wakes the threads.
+BERTH_MUST_CHECK berth_status berth_onednn_product_time(berth_onednn_product *product,
+                                                        double *out_seconds);
 void berth_onednn_product_destroy(berth_onednn_product *product); // takes NULL
 // After a call its threads look for work for some milliseconds, on the cores of others. Waits for
 // that to end.

@@ -5,7 +5,9 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/thread.h"
 #include "cli/cli_private.h"
 
 static void put_row(berth_json_writer *json, const berth_bench_row *row) {
@@ -69,6 +71,17 @@ berth_status berth_bench_print(berth_session *session, const berth_bench_row *ro
     }
     print_json(session, rows, count);
     return BERTH_OK;
+}
+
+size_t berth_bench_threads(const berth_config *config, int64_t *out_threads) {
+    const int64_t all = (int64_t)berth_thread_cpus();
+    out_threads[0] = config->threads > 0 ? config->threads : 1;
+    out_threads[1] = all;
+    return config->threads == 0 && all > 1 ? 2 : 1;
+}
+
+bool berth_bench_is_wanted(const char *wanted, const char *name, bool is_exact) {
+    return !wanted || (is_exact ? strcmp(name, wanted) == 0 : strstr(name, wanted) != NULL);
 }
 
 static int compare(const void *a, const void *b) {

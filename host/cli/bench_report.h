@@ -26,6 +26,14 @@ typedef struct berth_bench_row {
 BERTH_MUST_CHECK berth_status berth_bench_print(berth_session *session, const berth_bench_row *rows,
                                                 size_t count);
 
+// A bench is run on one thread and on all, or on as many as the user says.
+#define BERTH_BENCH_THREADS 2
+size_t berth_bench_threads(const berth_config *config, int64_t *out_threads);
+
+// Whether the case is meant by what the user wrote (NULL: all are): its name, where there is one of
+// just that name, else a part of it.
+bool berth_bench_is_wanted(const char *wanted, const char *name, bool is_exact);
+
 // Sorts the samples. `share` of 0.5 is the median.
 double berth_bench_quantile(double *samples, size_t count, double share);
 

@@ -153,6 +153,12 @@ berth_status berth_roof_open(int64_t threads, berth_roof *roof) {
                             BERTH_ROOF_BYTES);
 }
 
+void berth_roof_begin(berth_roof *roof) {
+    roof->read = 0;
+    roof->copy = 0;
+    roof->multiply = 0;
+}
+
 berth_status berth_roof_read(berth_roof *roof) {
     for (int way = 0; way < BERTH_STREAM_WAYS; ++way) {
         BERTH_TRY(round_of(roof, read_part, (berth_stream_way)way, &roof->read));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private to cli/: the roofs of this machine, measured on as many threads as what stands beside
-// them. Every call is one round; the best of all rounds counts, so that callers take turns.
+// them. Every call is one round; the best of all rounds since the beginning counts, so that callers
+// take turns.
 #ifndef BERTH_CLI_BENCH_ROOF_H
 #define BERTH_CLI_BENCH_ROOF_H
 
@@ -21,6 +22,8 @@ typedef struct berth_roof {
 } berth_roof;
 
 BERTH_MUST_CHECK berth_status berth_roof_open(int64_t threads, berth_roof *roof);
+// Forgets what was measured: a case is not judged by another one's, the machine may have changed.
+void berth_roof_begin(berth_roof *roof);
 // Each way to read once, over all of the memory.
 BERTH_MUST_CHECK berth_status berth_roof_read(berth_roof *roof);
 // One half of the memory to the other, through the caches and past them.

@@ -122,6 +122,8 @@ struct berth_check_row {
     const char *states[BERTH_MAX_OUTPUTS];
     const berth_weight_rule *const *weight_rules;
     uint64_t weight_rule_count;
+    // What vLLM's run wrote into a weight after loading it. NULL: nothing.
+    void (*loaded)(berth_check_case *at, const char *name, const berth_check_tensor *weight);
     // Changes the inputs and attributes of a case before it runs.
     berth_status (*prepare)(berth_check_case *at);
     // Runs it: in place of one berth_check_execute and berth_check_give.

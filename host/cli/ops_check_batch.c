@@ -95,6 +95,32 @@ static berth_status make_defaults(berth_check_run *run, const berth_check_tensor
     return BERTH_OK;
 }
 
+// Where a layer keeps a cache and the case has none, its sequences begin in this step: each has
+// blocks of its own, behind the null block.
+static berth_status lay_out(berth_check_run *run, const berth_check_tensor *starts,
+                            int64_t tokens) {
+    berth_check_defaults *other = &run->defaults;
+    const int64_t size = run->caches[0].block_size;
+    const int64_t width = tokens / size + 1;
+    int32_t *table = BERTH_ARENA_ARRAY(run->at->arena, int32_t, (size_t)(other->sequences * width));
+    int32_t next = 1;
+    if (!table) {
+        return berth_arena_exhausted(run->at->arena, "the batch");
+    }
+    for (int64_t i = 0; i < other->sequences; ++i) {
+        const int64_t first = starts ? (int64_t)berth_check_at(starts, i) : 0;
+        int32_t *row = table + i * width;
+        for (int64_t k = 0; k < width; ++k) {
+            row[k] = k * size < other->lengths[i] ? next++ : 0;
+        }
+        for (int64_t k = 0; k < other->lengths[i]; ++k) {
+            other->slots[first + k] = row[k / size] * size + k % size;
+        }
+    }
+    describe(run, 5, table, BERTH_DTYPE_I32, (int64_t[2]){other->sequences, width});
+    return BERTH_OK;
+}
+
 static berth_status describe_all(berth_check_run *run, const berth_check_tensor *starts,
                                  int64_t tokens) {
     berth_check_case *at = run->at;
@@ -106,7 +132,11 @@ static berth_status describe_all(berth_check_run *run, const berth_check_tensor 
     BERTH_TRY(
         take_array(run, 3, berth_check_input(at, "seq_lens"), other->lengths, other->sequences));
     describe(run, 4, other->numbers, BERTH_DTYPE_I32, (int64_t[2]){rows, 0});
-    BERTH_TRY(take_array(run, 5, run->table, other->numbers, 1));
+    if (run->model && run->cache_count > 0 && !run->table) {
+        BERTH_TRY(lay_out(run, starts, tokens));
+    } else {
+        BERTH_TRY(take_array(run, 5, run->table, other->numbers, 1));
+    }
     describe(run, 6, other->slots, BERTH_DTYPE_I64, (int64_t[2]){tokens, 0});
     run->array_pointers[0] = &run->arrays[5];
     run->array_pointers[1] = &run->arrays[6];

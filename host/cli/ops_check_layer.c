@@ -53,7 +53,8 @@ static berth_value add_rows(berth_graph_builder *graph, const berth_check_tensor
 
 static berth_value add_operand(berth_graph_builder *graph, const berth_check_tensor *tensor) {
     if (is_token_array(tensor->name)) {
-        return berth_graph_input(graph, tensor->name);
+        const bool is_empty = berth_check_elements(tensor) == 0;
+        return berth_graph_input(graph, is_empty ? "logits_rows" : tensor->name);
     }
     const bool is_float = tensor->dtype == BERTH_DTYPE_F32 || tensor->dtype == BERTH_DTYPE_F16 ||
                           tensor->dtype == BERTH_DTYPE_BF16;
@@ -169,7 +170,7 @@ static uint64_t output_count_of(const berth_check_row *row) {
     return count > 0 ? count : 1;
 }
 
-// Slots of the states per sequence, as many as the case's have.
+// Slots of the states, or blocks of the cache, as many as the case's have.
 static int64_t slots_of(berth_check_run *run) {
     const char *name = run->at->row->states[0];
     const berth_check_tensor *state = name ? berth_check_input(run->at, name) : NULL;
@@ -180,6 +181,8 @@ berth_status berth_check_layer_build(berth_check_run *run) {
     const berth_check_case *at = run->at;
     const berth_stored_tensor *weights[BERTH_CHECK_TENSORS];
     size_t weight_count = 0;
+    berth_config config = at->check->session->config; // whose blocks are as large as the case's
+    config.block_size = (int64_t)berth_check_number(at, "block_size", (double)config.block_size);
     BERTH_TRY(make_attributes(run));
     BERTH_TRY(list_weights(run, weights, &weight_count));
     const berth_call call = {
@@ -192,7 +195,7 @@ berth_status berth_check_layer_build(berth_check_run *run) {
     };
     const berth_layer_request request = {
         .registry = at->check->session->registry,
-        .config = &at->check->session->config,
+        .config = &config,
         .activation = activation_of(run),
         .call = &call,
         .tensors = weights,
@@ -207,7 +210,9 @@ berth_status berth_check_layer_build(berth_check_run *run) {
     run->graph = run->model->graph;
     run->caches = run->model->kv_caches;
     run->cache_count = run->model->kv_cache_count;
-    run->block_count = run->cache_count > 0 ? 1 : 0;
+    run->block_count = run->cache_count < 1 ? 0
+                       : run->table         ? slots_of(run)
+                                            : berth_check_rows_of(run) + 1;
     run->has_rows = true;
     return BERTH_OK;
 }
@@ -221,42 +226,51 @@ bool berth_check_is_weight(const berth_check_run *run, berth_value value) {
     return false;
 }
 
-static berth_status load(berth_check_run *run, const berth_weight *weight, void **out_data) {
-    *out_data = berth_arena_alloc(run->at->arena, (size_t)weight->bytes + 1, 64);
-    if (!*out_data) {
+// The weight as it is resident, under its name in the case.
+static berth_status load(berth_check_run *run, const berth_weight *weight,
+                         berth_check_tensor *out) {
+    *out = (berth_check_tensor){
+        .name = weight->name + strlen(BERTH_CHECK_LAYER) + 1,
+        .dtype = weight->type.dtype,
+        .ndim = weight->type.ndim,
+        .bytes = weight->bytes,
+        .data = berth_arena_alloc(run->at->arena, (size_t)weight->bytes + 1, 64),
+    };
+    if (!out->data) {
         return berth_arena_exhausted(run->at->arena, "weights");
     }
-    return berth_weight_load(weight, *out_data);
+    for (uint32_t k = 0; k < out->ndim; ++k) {
+        out->shape[k] = weight->type.dims[k].b;
+    }
+    BERTH_TRY(berth_weight_load(weight, out->data));
+    if (run->at->row->loaded) {
+        run->at->row->loaded(run->at, out->name, out);
+    }
+    return BERTH_OK;
 }
 
 berth_status berth_check_layer_feed(berth_check_run *run) {
     for (size_t i = 0; i < run->model->weight_count; ++i) {
         const berth_weight *weight = &run->model->weights[i];
-        void *data = NULL;
-        BERTH_TRY(load(run, weight, &data));
-        BERTH_TRY(berth_plan_set_parameter(run->plan, weight->value, data, weight->bytes));
+        berth_check_tensor tensor;
+        BERTH_TRY(load(run, weight, &tensor));
+        BERTH_TRY(berth_plan_set_parameter(run->plan, weight->value, tensor.data, tensor.bytes));
     }
     return BERTH_OK;
 }
 
 berth_status berth_check_layer_weights(berth_check_run *run, berth_check_results *out) {
     for (size_t i = 0; i < run->model->weight_count; ++i) {
-        const berth_weight *weight = &run->model->weights[i];
-        const char *name = berth_arena_strdup(run->at->arena, weight->name);
-        if (!name || out->named_count == BERTH_CHECK_TENSORS) {
+        if (out->named_count == BERTH_CHECK_TENSORS) {
             return berth_arena_exhausted(run->at->arena, "weights");
         }
-        berth_check_tensor *tensor = &out->named[out->named_count++];
-        *tensor = (berth_check_tensor){
-            .name = name + strlen(BERTH_CHECK_LAYER) + 1,
-            .dtype = weight->type.dtype,
-            .ndim = weight->type.ndim,
-            .bytes = weight->bytes,
-        };
-        for (uint32_t k = 0; k < tensor->ndim; ++k) {
-            tensor->shape[k] = weight->type.dims[k].b;
+        berth_check_tensor *tensor = &out->named[out->named_count];
+        BERTH_TRY(load(run, &run->model->weights[i], tensor));
+        tensor->name = berth_arena_strdup(run->at->arena, tensor->name);
+        if (!tensor->name) {
+            return berth_arena_exhausted(run->at->arena, "weights");
         }
-        BERTH_TRY(load(run, weight, &tensor->data));
+        ++out->named_count;
     }
     return BERTH_OK;
 }

@@ -45,7 +45,7 @@ static const char *type_of(const berth_check_case *at) {
     return strcmp(type.data, "deepseek_llama_scaling") == 0 ? "deepseek_yarn" : type.data;
 }
 
-static berth_status set_parameters(berth_check_case *at) {
+berth_status berth_check_rope_parameters(berth_check_case *at) {
     const berth_json *parameters = berth_check_given(at, "rope_parameters");
     const berth_attribute type = {
         .size = sizeof type,
@@ -308,7 +308,7 @@ berth_status berth_check_rope(berth_check_case *at) {
     berth_check_output *cache = berth_check_find_output(at, "cos_sin_cache");
     berth_check_results results;
     BERTH_TRY(set_base(at));
-    BERTH_TRY(set_parameters(at));
+    BERTH_TRY(berth_check_rope_parameters(at));
     if (cache) {
         BERTH_TRY(fill_cache(at, cache));
         BERTH_TRY(give_cache(at, &cache->wanted));

@@ -9,6 +9,8 @@
 
 BERTH_MUST_CHECK berth_status berth_check_rope(berth_check_case *at);
 BERTH_MUST_CHECK berth_status berth_check_dual_chunk(berth_check_case *at);
+// rope_parameters as attributes of rotary_embedding.
+BERTH_MUST_CHECK berth_status berth_check_rope_parameters(berth_check_case *at);
 
 // ---- ops_check_sparse.c -------------------------------------------------------------------------
 
@@ -18,5 +20,14 @@ BERTH_MUST_CHECK berth_status berth_check_sparse(berth_check_case *at);
 
 BERTH_MUST_CHECK berth_status berth_check_convolution(berth_check_case *at);
 BERTH_MUST_CHECK berth_status berth_check_quant_fp8(berth_check_case *at);
+
+// ---- ops_check_layers.c: layers with ranks, states per sequence, a head -------------------------
+
+BERTH_MUST_CHECK berth_status berth_check_linear(berth_check_case *at);
+BERTH_MUST_CHECK berth_status berth_check_vocabulary(berth_check_case *at);
+void berth_check_fill_added(berth_check_case *at, const char *name,
+                            const berth_check_tensor *weight);
+BERTH_MUST_CHECK berth_status berth_check_head(berth_check_case *at);
+BERTH_MUST_CHECK berth_status berth_check_sequences(berth_check_case *at);
 
 #endif

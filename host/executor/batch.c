@@ -108,6 +108,7 @@ static berth_status find_inputs(berth_plan *plan) {
         }
         if (storage->space == BERTH_SPACE_DEVICE && !plan->is_host) {
             operand->tensor.data = plan->device_batch.buffer.base;
+            storage->offset = plan->device_batch.tensors[array].byte_offset;
             BERTH_TRY(berth_array_push(&plan->device_inputs,
                                        (berth_plan_input){.operand = operand, .array = array}));
         } else {
@@ -183,10 +184,10 @@ static uint64_t span(const berth_tensor *tensor) {
 static const berth_tensor *source_of(const berth_plan *plan, const berth_batch_view *view,
                                      size_t index) {
     const size_t groups = plan->device_batch.group_count;
-    return index < BERTH_BATCH_ARRAYS            ? host_array(view, index)
-           : index < BERTH_BATCH_ARRAYS + groups ? view->block_tables[index - BERTH_BATCH_ARRAYS]
-                                                 : view->slot_mappings[index - BERTH_BATCH_ARRAYS -
-                                                                       groups];
+    return index < BERTH_BATCH_ARRAYS ? host_array(view, index)
+           : index < BERTH_BATCH_ARRAYS + groups
+               ? view->block_tables[index - BERTH_BATCH_ARRAYS]
+               : view->slot_mappings[index - BERTH_BATCH_ARRAYS - groups];
 }
 
 // One array behind the other; each gets the shape and strides that the host's has in this step.

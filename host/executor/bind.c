@@ -16,10 +16,44 @@ static berth_status keep_reason(berth_plan *plan, const char **out_reason) {
     return *out_reason != NULL ? BERTH_OK : berth_arena_exhausted(plan->arena, "dispatch records");
 }
 
+static bool is_default(const berth_op_attribute *declared, const berth_attribute *given) {
+    const berth_attribute *usual = declared->default_value;
+    if (given->kind == BERTH_ATTRIBUTE_NONE || usual == NULL) {
+        return given->kind == BERTH_ATTRIBUTE_NONE;
+    }
+    return given->kind == usual->kind && given->i64 == usual->i64 && given->f64 == usual->f64 &&
+           given->count == 0;
+}
+
+// What the site uses that came after the implementation was written, NULL: nothing.
+static const char *younger_use(const berth_op_impl *impl, const berth_op_site *site) {
+    const berth_op *op = site->op;
+    for (uint64_t i = 0; i < op->input_count; ++i) {
+        if (op->inputs[i]->since > impl->revision && site->inputs[i] != NULL) {
+            return op->inputs[i]->name;
+        }
+    }
+    for (uint64_t i = 0; i < op->attribute_count; ++i) {
+        if (op->attributes[i]->since > impl->revision &&
+            !is_default(op->attributes[i], site->attributes[i])) {
+            return op->attributes[i]->name;
+        }
+    }
+    return NULL;
+}
+
 berth_status berth_impl_supports(berth_plan *plan, const berth_op_impl *impl,
                                  const berth_owner *owner, const berth_op_site *site,
                                  const char **out_reason) {
     *out_reason = NULL;
+    const char *younger = younger_use(impl, site);
+    if (younger != NULL) {
+        *out_reason =
+            berth_arena_printf(plan->arena, "written for revision %llu of the op, without '%s'",
+                               (unsigned long long)impl->revision, younger);
+        return *out_reason != NULL ? BERTH_OK
+                                   : berth_arena_exhausted(plan->arena, "dispatch records");
+    }
     if (impl->supports == NULL) {
         return BERTH_OK;
     }

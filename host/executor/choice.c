@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The greedy choice: where the platform has the op 'argmax' for the logits, a step behind all others
-// picks the likeliest id of each row, so that not a vocabulary of logits but one number a row comes
-// to the host. Where it has not, nothing is added, and nothing is a fallback: the sampler does it.
+// The greedy choice: where the platform has the op 'argmax' for the logits, a step behind all
+// others picks the likeliest id of each row, so that not a vocabulary of logits but one number a
+// row comes to the host. Where it has not, nothing is added, and nothing is a fallback: the sampler
+// does it.
 #include "executor/stages.h"
 
 #include <string.h>

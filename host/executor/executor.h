@@ -87,8 +87,8 @@ uint64_t berth_plan_parameter_bytes(const berth_plan *plan);
 BERTH_MUST_CHECK berth_status berth_plan_set_cache(berth_plan *plan,
                                                    const berth_kv_cache_config *config);
 
-// The memory of state `index` of a layer, as it is declared or, of a KV cache, as its backend shapes
-// it: written before, read after a run. INVALID_ARGUMENT when `bytes` is not its size.
+// The memory of state `index` of a layer, as it is declared or, of a KV cache, as its backend
+// shapes it: written before, read after a run. INVALID_ARGUMENT when `bytes` is not its size.
 BERTH_MUST_CHECK berth_status berth_plan_write_state(berth_plan *plan, const char *layer,
                                                      uint64_t index, const void *data,
                                                      uint64_t bytes);

@@ -215,7 +215,7 @@ struct berth_plan {
     size_t active_count;
     bool is_unsettled; // while planning: a step that may still run stands before
 
-    berth_plan_result *results; // [graph->output_count]
+    berth_plan_result *results;                  // [graph->output_count]
     berth_array(berth_plan_input) inputs;        // in host memory
     berth_array(berth_plan_input) device_inputs; // in the device's batch
     berth_plan_choice choice;

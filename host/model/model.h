@@ -85,7 +85,7 @@ typedef struct berth_weight {
     berth_value_type type; // resident: constant dims, dtype after conversion
     uint64_t bytes;        // resident
     bool is_vector;
-    bool is_padded; // its tensors leave rows, which are zero
+    bool is_padded;                          // its tensors leave rows, which are zero
     const struct berth_weight_piece *pieces; // one, or one per shard
     size_t piece_count;
 } berth_weight;

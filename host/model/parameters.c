@@ -222,7 +222,10 @@ static struct berth_weight_piece whole_piece(const berth_parameter *declared) {
     piece.stored_extent = is_output  ? declared->stored_output_extent
                           : is_input ? declared->stored_input_extent
                                      : piece.extent;
-    const int64_t left = piece.stored_extent - piece.stored_offset;
+    int64_t left = piece.stored_extent - piece.stored_offset;
+    if (is_output && declared->stored_output_count > 0 && declared->stored_output_count < left) {
+        left = declared->stored_output_count;
+    }
     piece.extent = left >= piece.extent ? piece.extent : left > 0 ? left : 0;
     return piece;
 }

@@ -321,7 +321,7 @@ berth_status berth_safetensors_open(const char *path, berth_safetensors **out_fi
 }
 
 const char *berth_safetensors_path(const berth_safetensors *file) {
-    return file->path;
+    return file == NULL ? "memory" : file->path;
 }
 
 size_t berth_safetensors_count(const berth_safetensors *file) {

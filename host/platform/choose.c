@@ -230,7 +230,7 @@ static berth_status fail_culprit(trial *in, const berth_verdict *culprit, const 
     in->out->rule = "a plugin that may be the wanted platform failed";
     explain_losers(in, in->out->rule);
     return BERTH_FAIL(UNAVAILABLE,
-                      "platform '%s' of plugin %s is %s: %s; mend or remove the plugin, or say "
+                      "platform '%s' of plugin %s: %s: %s; mend or remove the plugin, or say "
                       "which platform is wanted with --platform%s",
                       culprit->entry[0] == '\0' ? "?" : culprit->entry, culprit->plugin,
                       berth_plugin_state_name(culprit->state), culprit->reason, instead);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device may do without this thread: copies that are only queued, from memory that it reaches
-// directly, and work that is recorded once and queued again and again. Where a platform has no such
-// slot, memory is ordinary and copies are complete; recording has to be asked for.
+// What a device may do without this thread: copies that are only queued, from memory that it
+// reaches directly, and work that is recorded once and queued again and again. Where a platform has
+// no such slot, memory is ordinary and copies are complete; recording has to be asked for.
 #include "platform/runtime.h"
 
 #include "base/memory.h"
@@ -69,8 +69,8 @@ bool berth_runtime_records(const berth_runtime *runtime) {
 
 berth_status berth_runtime_record_begin(berth_runtime *runtime) {
     berth_runtime_enter(runtime, "capture_begin");
-    return berth_plugin_leave(runtime->platform->device.capture_begin(
-        berth_runtime_self(runtime), runtime->device.index));
+    return berth_plugin_leave(runtime->platform->device.capture_begin(berth_runtime_self(runtime),
+                                                                      runtime->device.index));
 }
 
 berth_status berth_runtime_record_end(berth_runtime *runtime, void **out_graph) {
@@ -78,17 +78,17 @@ berth_status berth_runtime_record_end(berth_runtime *runtime, void **out_graph) 
     berth_runtime_enter(runtime, "capture_end");
     BERTH_TRY(berth_plugin_leave(runtime->platform->device.capture_end(
         berth_runtime_self(runtime), runtime->device.index, out_graph)));
-    return *out_graph != NULL ? BERTH_OK
-                              : BERTH_FAIL(INTERNAL,
-                                           "capture_end of platform '%s' succeeded without a graph",
-                                           runtime->device.platform);
+    return *out_graph != NULL
+               ? BERTH_OK
+               : BERTH_FAIL(INTERNAL, "capture_end of platform '%s' succeeded without a graph",
+                            runtime->device.platform);
 }
 
 berth_status berth_runtime_replay(berth_runtime *runtime, void *graph) {
     ++runtime->counters.replays;
     berth_runtime_enter(runtime, "replay");
-    return berth_plugin_leave(runtime->platform->device.replay(
-        berth_runtime_self(runtime), runtime->device.index, graph));
+    return berth_plugin_leave(runtime->platform->device.replay(berth_runtime_self(runtime),
+                                                               runtime->device.index, graph));
 }
 
 void berth_runtime_free_graph(berth_runtime *runtime, void *graph) {

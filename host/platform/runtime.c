@@ -16,8 +16,8 @@
 static berth_status check_index(const berth_runtime *runtime) {
     uint64_t count = 0;
     berth_runtime_enter(runtime, "device_count");
-    BERTH_TRY(
-        berth_plugin_leave(runtime->platform->platform.device_count(berth_runtime_self(runtime), &count)));
+    BERTH_TRY(berth_plugin_leave(
+        runtime->platform->platform.device_count(berth_runtime_self(runtime), &count)));
     if (runtime->device.index >= count) {
         return BERTH_FAIL(UNAVAILABLE, "platform '%s' has %llu devices, there is no device %llu",
                           runtime->device.platform, (unsigned long long)count,
@@ -126,8 +126,8 @@ berth_status berth_runtime_info(const berth_runtime *runtime, berth_device_info 
         return BERTH_OK;
     }
     berth_runtime_enter(runtime, "device_info");
-    BERTH_TRY(berth_plugin_leave(
-        runtime->platform->platform.device_info(berth_runtime_self(runtime), runtime->device.index, out)));
+    BERTH_TRY(berth_plugin_leave(runtime->platform->platform.device_info(
+        berth_runtime_self(runtime), runtime->device.index, out)));
     out->name = out->name == NULL ? "" : out->name;
     out->uuid = out->uuid == NULL ? "" : out->uuid;
     return BERTH_OK;
@@ -207,7 +207,8 @@ void berth_runtime_free(berth_runtime *runtime, berth_buffer *buffer) {
         runtime->host->free(runtime->host, buffer->base);
     } else if (buffer->base != NULL) {
         berth_runtime_enter(runtime, "release");
-        runtime->platform->device.release(berth_runtime_self(runtime), runtime->device.index, buffer->base);
+        runtime->platform->device.release(berth_runtime_self(runtime), runtime->device.index,
+                                          buffer->base);
         berth_runtime_leave();
     }
     *buffer = (berth_buffer){0};
@@ -256,8 +257,8 @@ berth_status berth_runtime_upload(berth_runtime *runtime, berth_buffer to, uint6
     };
     ++runtime->counters.to_device;
     berth_runtime_enter(runtime, "copy_to_device");
-    return berth_plugin_leave(
-        runtime->platform->device.copy_to_device(berth_runtime_self(runtime), runtime->device.index, &copy));
+    return berth_plugin_leave(runtime->platform->device.copy_to_device(
+        berth_runtime_self(runtime), runtime->device.index, &copy));
 }
 
 berth_status berth_runtime_download(berth_runtime *runtime, void *to, berth_buffer from,
@@ -280,8 +281,8 @@ berth_status berth_runtime_download(berth_runtime *runtime, void *to, berth_buff
     };
     ++runtime->counters.to_host;
     berth_runtime_enter(runtime, "copy_to_host");
-    return berth_plugin_leave(
-        runtime->platform->device.copy_to_host(berth_runtime_self(runtime), runtime->device.index, &copy));
+    return berth_plugin_leave(runtime->platform->device.copy_to_host(berth_runtime_self(runtime),
+                                                                     runtime->device.index, &copy));
 }
 
 // Piece by piece through host memory. Why one megabyte: large enough for a copy's fixed cost to
@@ -323,8 +324,8 @@ berth_status berth_runtime_copy(berth_runtime *runtime, const berth_copy *copy) 
     }
     ++runtime->counters.on_device;
     berth_runtime_enter(runtime, "copy_on_device");
-    return berth_plugin_leave(
-        runtime->platform->device.copy_on_device(berth_runtime_self(runtime), runtime->device.index, copy));
+    return berth_plugin_leave(runtime->platform->device.copy_on_device(
+        berth_runtime_self(runtime), runtime->device.index, copy));
 }
 
 berth_status berth_runtime_wait(berth_runtime *runtime) {

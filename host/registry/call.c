@@ -27,6 +27,10 @@ static berth_status report(const berth_frame *frame, berth_status status) {
         berth_status_note(__FILE__, __LINE__, "calling %s of plugin '%s'", frame->slot, id);
         return status;
     }
+    if (status == BERTH_DECLINED) {
+        return BERTH_FAIL(DECLINED, "%s of plugin '%s' declined and gave no reason", frame->slot,
+                          id);
+    }
     return berth_status_fail(status, __FILE__, __LINE__,
                              "%s of plugin '%s' failed with %s and gave no reason", frame->slot, id,
                              berth_status_name(status));

@@ -231,8 +231,7 @@ static berth_status check_capabilities(const char *name, const berth_capabilitie
 // Slots that make sense together only: all of them or none.
 static berth_status check_device(const berth_platform_entry *entry) {
     const berth_device_api *device = &entry->device;
-    const bool is_claimed =
-        (entry->capabilities.flags & BERTH_CAPABILITY_GRAPH_CAPTURE) != 0;
+    const bool is_claimed = (entry->capabilities.flags & BERTH_CAPABILITY_GRAPH_CAPTURE) != 0;
     const size_t recording[] = {DEVICE(capture_begin), DEVICE(capture_end), DEVICE(replay),
                                 DEVICE(release_graph)};
     for (size_t i = 0; i < BERTH_COUNT(recording); ++i) {

@@ -58,12 +58,13 @@ static berth_status require_one(const berth_candidate *candidate) {
     for (size_t i = 0; i < candidate->entry_count; ++i) {
         const berth_entry *entry = &candidate->entries[i];
         if (has_failed(entry->state)) {
-            return BERTH_FAIL(UNAVAILABLE, "plugin '%s' is required, but its '%s' is %s: %s", name,
-                              entry->name, berth_plugin_state_name(entry->state), entry->reason);
+            return BERTH_FAIL(UNAVAILABLE, "plugin '%s' is required; its entry point '%s': %s: %s",
+                              name, entry->name, berth_plugin_state_name(entry->state),
+                              entry->reason);
         }
     }
     if (has_failed(candidate->state)) {
-        return BERTH_FAIL(UNAVAILABLE, "plugin '%s' is required, but %s: %s", name,
+        return BERTH_FAIL(UNAVAILABLE, "plugin '%s' is required: %s: %s", name,
                           berth_plugin_state_name(candidate->state), candidate->reason);
     }
     return BERTH_OK;

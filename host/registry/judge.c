@@ -158,7 +158,12 @@ static berth_op_impl *impl_of(const berth_addition *added) {
                                                : &((berth_impl_entry *)added->entry)->impl;
 }
 
-// The op that an implementation names, NULL (and found) when there is none of that revision.
+static bool is_compatible(const berth_op *op, uint64_t revision) {
+    const uint64_t oldest = op->compatible_revision > 0 ? op->compatible_revision : op->revision;
+    return revision >= oldest && revision <= op->revision;
+}
+
+// The op that an implementation names, NULL (and found) when there is none for its revision.
 static berth_addition *resolve_op(judge *self, const berth_addition *added) {
     berth_registry *registry = self->registry;
     const berth_op_impl *impl = impl_of(added);
@@ -171,14 +176,14 @@ static berth_addition *resolve_op(judge *self, const berth_addition *added) {
         return NULL;
     }
     berth_addition *op = &registry->additions.data[*found];
-    const uint64_t revision = ((const berth_op_entry *)op->entry)->op.revision;
-    if (revision != impl->revision) {
+    const berth_op *schema = &((const berth_op_entry *)op->entry)->op;
+    if (!is_compatible(schema, impl->revision)) {
         find(
             self, RANK_MISMATCH, added,
             "%s '%s' is written for revision %llu of op '%s', plugin '%s' has revision %llu; build "
             "it for that",
             kind_words[added->kind], impl->name, (unsigned long long)impl->revision, op->name,
-            op->transaction->owner->id, (unsigned long long)revision);
+            op->transaction->owner->id, (unsigned long long)schema->revision);
         return NULL;
     }
     return op;

@@ -131,22 +131,23 @@ static inline void pack_values(const tile_rows *rows, berth_span lines, berth_dt
 
 typedef berth_vec panel_sums[BERTH_TILE_ROWS][2];
 
-// How x(k, row) is found: at k · line + row · row.
-typedef struct steps {
+// Where x(k, row) is found: k · line + row · row behind `from`.
+typedef struct multipliers {
+    const float *from;
     int64_t line;
     int64_t row;
-} steps;
+} multipliers;
 
 // sums[row] += x(k, row) · line k, one line after the other. The number of rows is constant where
 // this is inlined, so that the sums are registers.
 BERTH_INLINE void add_lines(panel_sums sums, int rows, const float *lines, int64_t count,
-                            const float *x, steps of) {
-    for (int64_t k = 0; k < count; ++k, lines += WIDE, x += of.line) {
+                            multipliers x) {
+    for (int64_t k = 0; k < count; ++k, lines += WIDE, x.from += x.line) {
         const berth_vec first = berth_vec_load(lines);
         const berth_vec second = berth_vec_load(lines + BERTH_LANES);
         BERTH_UNROLL
         for (int row = 0; row < rows; ++row) {
-            const berth_vec value = berth_vec_of(x[row * of.row]);
+            const berth_vec value = berth_vec_of(x.from[row * x.row]);
             sums[row][0] = berth_vec_fma(first, value, sums[row][0]);
             sums[row][1] = berth_vec_fma(second, value, sums[row][1]);
         }
@@ -162,7 +163,7 @@ BERTH_INLINE void score(int rows, const float *panel, int64_t width, const float
         sums[row][0] = berth_vec_of(0);
         sums[row][1] = berth_vec_of(0);
     }
-    add_lines(sums, rows, panel, width, query, (steps){.line = rows, .row = 1});
+    add_lines(sums, rows, panel, width, (multipliers){query, .line = rows, .row = 1});
     BERTH_UNROLL
     for (int row = 0; row < rows; ++row) {
         berth_vec_store(scores + row * KEYS, sums[row][0]);
@@ -187,7 +188,7 @@ BERTH_INLINE void weigh(int rows, const weighing *of) {
         sums[row][0] = berth_vec_load(of->sums + row * of->stride);
         sums[row][1] = berth_vec_load(of->sums + row * of->stride + BERTH_LANES);
     }
-    add_lines(sums, rows, of->panel, of->count, of->weights, (steps){.line = 1, .row = KEYS});
+    add_lines(sums, rows, of->panel, of->count, (multipliers){of->weights, .line = 1, .row = KEYS});
     BERTH_UNROLL
     for (int row = 0; row < rows; ++row) {
         berth_vec_store(of->sums + row * of->stride, sums[row][0]);

@@ -295,6 +295,8 @@ static void store_panel(const job *in, int64_t panel, const float *sums) {
     }
 }
 
+// Why equal shares: turns of a few panels, taken by whoever comes next, were no faster for one row
+// and 5 % slower for sixteen (measured on two threads).
 static void multiply_part(const void *work, int64_t part, int64_t parts) {
     const job *in = work;
     const linear *self = in->self;

@@ -35,7 +35,6 @@
 #include <immintrin.h>
 
 #define BERTH_LANES           16
-#define BERTH_LANE_NUMBERS    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
 #define BERTH_TILE_ROWS       12
 #define BERTH_TILE_HEIGHTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
 
@@ -85,7 +84,6 @@ BERTH_INLINE berth_vec berth_vec_high(berth_vec a, berth_vec b) {
 #include <immintrin.h>
 
 #define BERTH_LANES           8
-#define BERTH_LANE_NUMBERS    0, 1, 2, 3, 4, 5, 6, 7
 #define BERTH_TILE_ROWS       6
 #define BERTH_TILE_HEIGHTS(X) X(1) X(2) X(3) X(4) X(5) X(6)
 
@@ -122,7 +120,6 @@ BERTH_INLINE berth_vec berth_vec_high(berth_vec a, berth_vec b) {
 #else
 
 #define BERTH_LANES           4
-#define BERTH_LANE_NUMBERS    0, 1, 2, 3
 #define BERTH_TILE_ROWS       6
 #define BERTH_TILE_HEIGHTS(X) X(1) X(2) X(3) X(4) X(5) X(6)
 

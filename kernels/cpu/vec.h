@@ -79,25 +79,20 @@ BERTH_INLINE void berth_vec_transpose(berth_vec rows[BERTH_LANES]) {
     }
 }
 
-// Lane i gets what lane i + by had, round the end.
-BERTH_INLINE berth_vec berth_vec_down(berth_vec a, int by) {
-    const berth_vec_ints lanes = {BERTH_LANE_NUMBERS};
-    return __builtin_shuffle(a, (lanes + by) & (BERTH_LANES - 1));
-}
-
-// The sum and the largest of the lanes.
+// The sum and the largest of the lanes. Each round folds the upper half onto the lower one, which
+// then fills all lanes.
 BERTH_INLINE float berth_vec_sum(berth_vec a) {
     BERTH_UNROLL
-    for (int half = BERTH_LANES / 2; half > 0; half /= 2) {
-        a = a + berth_vec_down(a, half);
+    for (int round = 1; round < BERTH_LANES; round *= 2) {
+        a = berth_vec_low(a, a) + berth_vec_high(a, a);
     }
     return a[0];
 }
 
 BERTH_INLINE float berth_vec_largest(berth_vec a) {
     BERTH_UNROLL
-    for (int half = BERTH_LANES / 2; half > 0; half /= 2) {
-        a = berth_vec_max(a, berth_vec_down(a, half));
+    for (int round = 1; round < BERTH_LANES; round *= 2) {
+        a = berth_vec_max(berth_vec_low(a, a), berth_vec_high(a, a));
     }
     return a[0];
 }

@@ -25,11 +25,10 @@ int64_t max_rows_of(const berth_op_site *site) {
     int64_t rows = 1;
     for (uint32_t i = 0; i + 1 < x->ndim; ++i) {
         const berth_dim dim = x->dims[i];
-        const int64_t symbol = dim.symbol == BERTH_SYMBOL_TOKENS
-                                   ? static_cast<int64_t>(site->max_tokens)
-                               : dim.symbol == BERTH_SYMBOL_SEQUENCES
-                                   ? static_cast<int64_t>(site->max_sequences)
-                                   : 0;
+        const int64_t symbol =
+            dim.symbol == BERTH_SYMBOL_TOKENS      ? static_cast<int64_t>(site->max_tokens)
+            : dim.symbol == BERTH_SYMBOL_SEQUENCES ? static_cast<int64_t>(site->max_sequences)
+                                                   : 0;
         rows *= (dim.a * symbol + dim.b + dim.c - 1) / dim.c;
     }
     return rows > 0 ? rows : 1;
@@ -39,8 +38,7 @@ berth_status supports(const berth_op_site *site, const berth_device *device) {
     const berth_value_type *x = site->inputs[X];
     const berth_value_type *weight = site->inputs[WEIGHT];
     const berth_value_type *bias = site->inputs[BIAS];
-    if (!gpu_is_float(x->dtype) || x->dtype != weight->dtype ||
-        (bias && bias->dtype != x->dtype)) {
+    if (!gpu_is_float(x->dtype) || x->dtype != weight->dtype || (bias && bias->dtype != x->dtype)) {
         return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "operands of different types");
     }
     if (!(site->parameter_mask >> WEIGHT & 1) || x->ndim > 2) {
@@ -82,8 +80,8 @@ uint64_t workspace(void *, uint64_t) {
 
 bool is_aligned(const cuda_product &p) {
     const uint64_t gap = static_cast<uint64_t>(p.x_gap) * BERTH_DTYPE_BITS(p.dtype) / 8;
-    return ((reinterpret_cast<uintptr_t>(p.x) | reinterpret_cast<uintptr_t>(p.weight) | gap) % 16) ==
-           0;
+    return ((reinterpret_cast<uintptr_t>(p.x) | reinterpret_cast<uintptr_t>(p.weight) | gap) %
+            16) == 0;
 }
 
 berth_status forward(void *self, const berth_op_args *args) {

@@ -46,13 +46,13 @@ berth_status supports(const berth_op_site *site, const berth_device *device) {
     }
     const uint64_t block = site->block_size;
     return block >= 16 && (block & (block - 1)) == 0
-               ? BERTH_OK
+               ? gpu_attention_check(site)
                : no(site, "only blocks of 16, 32, 64 … tokens");
 }
 
 berth_status make_room(fast_attention *self) {
-    const uint64_t pairs = static_cast<uint64_t>(self->max_sequences) *
-                           static_cast<uint64_t>(self->kv_heads);
+    const uint64_t pairs =
+        static_cast<uint64_t>(self->max_sequences) * static_cast<uint64_t>(self->kv_heads);
     void *arrivals = nullptr;
     const berth_status status = gpu_keep(self, nullptr, pairs * sizeof(int), &arrivals);
     self->room.arrivals = static_cast<int *>(arrivals);
@@ -145,7 +145,7 @@ const berth_op_impl berth_kernel_paged_attention_fast = {
     .op = "paged_attention",
     .name = "cuda.paged_attention",
     .dispatch_key = BERTH_DISPATCH_CUDA,
-    .revision = 1,
+    .revision = 2,
     .priority = 10,
     .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,
     .supports = supports,

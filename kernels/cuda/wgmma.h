@@ -55,17 +55,18 @@ template <bool HAS = CUDA_HAS_WGMMA> static __device__ inline void cuda_publish_
     }
 }
 
-#define CUDA_SUMS_4(i)  "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3])
-#define CUDA_SUMS_16(i) CUDA_SUMS_4(i), CUDA_SUMS_4((i) + 4), CUDA_SUMS_4((i) + 8), CUDA_SUMS_4((i) + 12)
-#define CUDA_SUMS_64    CUDA_SUMS_16(0), CUDA_SUMS_16(16), CUDA_SUMS_16(32), CUDA_SUMS_16(48)
+#define CUDA_SUMS_4(i) "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3])
+#define CUDA_SUMS_16(i)                                                                            \
+    CUDA_SUMS_4(i), CUDA_SUMS_4((i) + 4), CUDA_SUMS_4((i) + 8), CUDA_SUMS_4((i) + 12)
+#define CUDA_SUMS_64 CUDA_SUMS_16(0), CUDA_SUMS_16(16), CUDA_SUMS_16(32), CUDA_SUMS_16(48)
 #define CUDA_NAMES_64                                                                              \
-    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "  \
     "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "   \
     "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "   \
     "%56, %57, %58, %59, %60, %61, %62, %63}"
 
 #define CUDA_GROUP_SHARED(type)                                                                    \
-    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %66, 0;\n"                               \
+    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %66, 0;\n"                                \
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " " CUDA_NAMES_64    \
                  ", %64, %65, adds, 1, 1, 0, 0;\n}"                                                \
                  : CUDA_SUMS_64                                                                    \

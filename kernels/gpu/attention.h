@@ -43,6 +43,8 @@ struct gpu_attention_call {
     int window;
 };
 
+// Refuses what no kernel here knows: sequences that see later positions, tokens before the first.
+berth_status gpu_attention_check(const berth_op_site *site);
 void gpu_attention_read(const berth_op_site *site, gpu_attention *self);
 // Fails without a batch.
 berth_status gpu_attention_begin(const gpu_attention *self, const berth_op_args *args,

@@ -37,10 +37,9 @@ template <> __device__ inline gpu_f16 gpu_round<gpu_f16>(float value) {
 
 // Element `index` of memory of a type that is known at run time only.
 static __device__ inline float gpu_load_any(const void *from, berth_dtype dtype, int64_t index) {
-    return dtype == BERTH_DTYPE_F32 ? static_cast<const float *>(from)[index]
-           : dtype == BERTH_DTYPE_BF16
-               ? gpu_float(static_cast<const gpu_bf16 *>(from)[index])
-               : gpu_float(static_cast<const gpu_f16 *>(from)[index]);
+    return dtype == BERTH_DTYPE_F32    ? static_cast<const float *>(from)[index]
+           : dtype == BERTH_DTYPE_BF16 ? gpu_float(static_cast<const gpu_bf16 *>(from)[index])
+                                       : gpu_float(static_cast<const gpu_f16 *>(from)[index]);
 }
 
 static __device__ inline int64_t gpu_integer(const void *from, berth_dtype dtype, int64_t index) {
@@ -49,9 +48,7 @@ static __device__ inline int64_t gpu_integer(const void *from, berth_dtype dtype
 }
 
 // N elements that are loaded and stored at once.
-template <typename T, int N> struct alignas(sizeof(T) * N) gpu_pack {
-    T at[N];
-};
+template <typename T, int N> struct alignas(sizeof(T) * N) gpu_pack { T at[N]; };
 
 // Elements of 16 bytes.
 template <typename T> constexpr int gpu_wide = 16 / static_cast<int>(sizeof(T));

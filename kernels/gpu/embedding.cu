@@ -42,11 +42,11 @@ berth_status supports(const berth_op_site *site, const berth_device *) {
     return gpu_check_floats(site, WEIGHT);
 }
 
-template <typename W, typename T> berth_status start(const gpu_op *op, const operands &all,
-                                                     int64_t tokens) {
+template <typename W, typename T>
+berth_status start(const gpu_op *op, const operands &all, int64_t tokens) {
     constexpr int N = gpu_wide<W> < gpu_wide<T> ? gpu_wide<W> : gpu_wide<T>;
-    const uint64_t both = reinterpret_cast<uintptr_t>(all.weight) |
-                          reinterpret_cast<uintptr_t>(all.y);
+    const uint64_t both =
+        reinterpret_cast<uintptr_t>(all.weight) | reinterpret_cast<uintptr_t>(all.y);
     const gpu_grid grid = {dim3(static_cast<unsigned>(tokens)), dim3(THREADS), 0};
     return all.width % N == 0 && both % 16 == 0
                ? gpu_run(op, "embedding", grid, embedding_kernel<W, T, N>, all)

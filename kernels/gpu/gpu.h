@@ -76,8 +76,10 @@ static inline berth_status berth_gpu_launched(const berth_host *host, const char
 #define gpu_shuffle_xor(value, mask) __shfl_xor((value), (mask), 32)
 
 // Nothing overlaps: a kernel begins when all before it have ended.
-static __device__ inline void gpu_wait_for_inputs() {}
-static __device__ inline void gpu_let_next_begin() {}
+static __device__ inline void gpu_wait_for_inputs() {
+}
+static __device__ inline void gpu_let_next_begin() {
+}
 
 static __device__ inline uint16_t gpu_to_bf16_bits(float value) {
     const uint32_t bits = __float_as_uint(value);

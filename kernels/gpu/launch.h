@@ -52,11 +52,10 @@ static inline berth_status gpu_keep(const gpu_op *op, const void *from, uint64_t
         error = from ? gpuMemcpy(*out_memory, from, bytes, gpuUpload)
                      : gpuMemset(*out_memory, 0, bytes);
     }
-    return error == gpuSuccess ? BERTH_OK
-                               : BERTH_PLUGIN_FAIL(op->host, BERTH_OUT_OF_MEMORY,
-                                                   "%llu bytes of device memory: %s",
-                                                   (unsigned long long)bytes,
-                                                   gpuGetErrorString(error));
+    return error == gpuSuccess
+               ? BERTH_OK
+               : BERTH_PLUGIN_FAIL(op->host, BERTH_OUT_OF_MEMORY, "%llu bytes of device memory: %s",
+                                   (unsigned long long)bytes, gpuGetErrorString(error));
 }
 
 // ---- launches -----------------------------------------------------------------------------------
@@ -81,9 +80,7 @@ static inline unsigned gpu_ceil(int64_t count, int64_t of) {
 
 // ---- types --------------------------------------------------------------------------------------
 
-template <typename T> struct gpu_type {
-    using type = T;
-};
+template <typename T> struct gpu_type { using type = T; };
 
 static inline int gpu_is_float(berth_dtype dtype) {
     return dtype == BERTH_DTYPE_F32 || dtype == BERTH_DTYPE_BF16 || dtype == BERTH_DTYPE_F16;
@@ -127,8 +124,7 @@ static inline gpu_rows gpu_rows_of(const berth_tensor *tensor) {
                     is_deep ? tensor->strides[1] * bytes : 0};
 }
 
-template <typename T>
-static __device__ inline T *gpu_row(const gpu_rows &rows, int64_t row) {
+template <typename T> static __device__ inline T *gpu_row(const gpu_rows &rows, int64_t row) {
     const int64_t outer = rows.inner == 1 ? row : row / rows.inner;
     return reinterpret_cast<T *>(rows.data + outer * rows.outer_gap +
                                  (row - outer * rows.inner) * rows.inner_gap);

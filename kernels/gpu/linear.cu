@@ -6,10 +6,10 @@
 
 namespace {
 
-constexpr int WARPS = 8;     // of a block, few rows
-constexpr int MAX_FEW = 8;   // rows
-constexpr int TILE = 64;     // rows and outputs of a block's tile
-constexpr int DEPTH = 16;    // of a tile in shared memory
+constexpr int WARPS = 8;      // of a block, few rows
+constexpr int MAX_FEW = 8;    // rows
+constexpr int TILE = 64;      // rows and outputs of a block's tile
+constexpr int DEPTH = 16;     // of a tile in shared memory
 constexpr int PER_THREAD = 4; // rows and outputs of a thread: 16 · 16 threads
 
 enum { X, WEIGHT, BIAS };
@@ -64,13 +64,14 @@ template <typename T, typename W, int ROWS, int N> __global__ void few_rows_kern
 
 // A slice of a matrix of rows into shared memory, transposed; zero beyond its edges.
 template <typename E, typename F>
-__device__ void load_tile(float (*tile)[TILE + 4], int first, int count, int depth, int k, F row_of) {
+__device__ void load_tile(float (*tile)[TILE + 4], int first, int count, int depth, int k,
+                          F row_of) {
     for (int at = threadIdx.x; at < TILE * DEPTH; at += 256) {
         const int line = at / DEPTH;
         const int column = at % DEPTH;
         const bool is_in = first + line < count && k + column < depth;
-        tile[column][line] = is_in ? gpu_float(static_cast<const E *>(row_of(first + line))[k + column])
-                                   : 0.0f;
+        tile[column][line] =
+            is_in ? gpu_float(static_cast<const E *>(row_of(first + line))[k + column]) : 0.0f;
     }
 }
 

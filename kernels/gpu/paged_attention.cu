@@ -12,7 +12,7 @@ constexpr int PER_LANE = 16; // elements of a head that a lane has
 constexpr int MAX_WIDTH = 32 * PER_LANE;
 constexpr int STORE_THREADS = 128;
 
-enum { QUERY, KEY, VALUE, SINKS, ALIBI_SLOPES };
+enum { QUERY, KEY, VALUE, SINKS, ALIBI_SLOPES, SINK_KEY };
 enum { KEY_CACHE, VALUE_CACHE };
 
 // ---- storing ------------------------------------------------------------------------------------
@@ -48,8 +48,8 @@ template <typename T, typename C, int N> __global__ void store_kernel(gpu_attent
 template <typename T, typename C>
 berth_status start_store(const gpu_op *op, const gpu_attention_call &call) {
     constexpr int N = gpu_wide<T> < gpu_wide<C> ? gpu_wide<T> : gpu_wide<C>;
-    const uint64_t caches = reinterpret_cast<uintptr_t>(call.key_cache) |
-                            reinterpret_cast<uintptr_t>(call.value_cache);
+    const uint64_t caches =
+        reinterpret_cast<uintptr_t>(call.key_cache) | reinterpret_cast<uintptr_t>(call.value_cache);
     const bool is_wide = call.width % gpu_wide<gpu_bf16> == 0 && gpu_is_aligned(call.key) &&
                          gpu_is_aligned(call.value) && caches % 16 == 0;
     const gpu_grid grid = {dim3(static_cast<unsigned>(call.tokens)), dim3(STORE_THREADS), 0};
@@ -92,8 +92,8 @@ __device__ softmax attend(const gpu_attention_call &call, int sequence, int posi
     softmax state = {-INFINITY, 0};
     const int first = call.window > 0 && position >= call.window ? position - call.window + 1 : 0;
     for (int j = first + static_cast<int>(threadIdx.y); j <= position; j += WARPS) {
-        const int64_t slot =
-            static_cast<int64_t>(blocks[j / call.block_size]) * call.block_size + j % call.block_size;
+        const int64_t slot = static_cast<int64_t>(blocks[j / call.block_size]) * call.block_size +
+                             j % call.block_size;
         const int64_t row = (slot * call.kv_heads + kv_head) * call.width;
         const C *key = static_cast<const C *>(call.key_cache) + row;
         const C *value = static_cast<const C *>(call.value_cache) + row;
@@ -156,7 +156,8 @@ template <typename T, typename C> __global__ void attention_kernel(gpu_attention
     const int token = blockIdx.x;
     const int sequence = sequence_of(call, token);
     const int position = call.lengths[sequence] - (call.starts[sequence + 1] - token);
-    const T *from = gpu_row<const T>(call.query, static_cast<int64_t>(token) * call.heads + blockIdx.y);
+    const T *from =
+        gpu_row<const T>(call.query, static_cast<int64_t>(token) * call.heads + blockIdx.y);
     float query[PER_LANE];
     float sums[PER_LANE];
 #pragma unroll
@@ -179,6 +180,19 @@ template <typename T, typename C> __global__ void attention_kernel(gpu_attention
 
 // ---- the host's side ----------------------------------------------------------------------------
 
+berth_status gpu_attention_check(const berth_op_site *site) {
+    const berth_attribute *causal = berth_site_attribute(site, "causal_per_sequence");
+    if (causal && causal->kind != BERTH_ATTRIBUTE_NONE) {
+        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "no causal_per_sequence");
+    }
+    for (uint64_t i = SINK_KEY; i < site->input_count; ++i) {
+        if (site->inputs[i]) {
+            return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "no sink_key and sink_value");
+        }
+    }
+    return gpu_check_floats(site, 0);
+}
+
 void gpu_attention_read(const berth_op_site *site, gpu_attention *self) {
     self->scale = static_cast<float>(berth_site_attribute(site, "scale")->f64);
     self->soft_cap = static_cast<float>(berth_site_attribute(site, "logits_soft_cap")->f64);
@@ -195,9 +209,10 @@ static void read_batch(const gpu_attention *self, const berth_batch *batch,
     out->block_table = static_cast<const int32_t *>(berth_gpu_data(table));
     out->table_stride = table->strides[0];
     out->sequences = static_cast<int>(batch->sequence_count);
-    out->slots = out->key.data ? static_cast<const int64_t *>(
-                                     berth_gpu_data(view->slot_mappings[self->group]))
-                               : nullptr;
+    out->slots =
+        out->key.data
+            ? static_cast<const int64_t *>(berth_gpu_data(view->slot_mappings[self->group]))
+            : nullptr;
 }
 
 berth_status gpu_attention_begin(const gpu_attention *self, const berth_op_args *args,
@@ -260,10 +275,10 @@ berth_status gpu_attention_run(const gpu_op *op, const gpu_attention_call &call,
         dim3(32, WARPS), 0};
     return gpu_with_type(dtype, [&](auto type) {
         return gpu_with_type(call.cache_dtype, [&](auto cache) {
-            return gpu_run(op, "paged_attention", grid,
-                           attention_kernel<typename decltype(type)::type,
-                                            typename decltype(cache)::type>,
-                           call);
+            return gpu_run(
+                op, "paged_attention", grid,
+                attention_kernel<typename decltype(type)::type, typename decltype(cache)::type>,
+                call);
         });
     });
 }
@@ -273,11 +288,10 @@ static berth_status supports(const berth_op_site *site, const berth_device *) {
         return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "heads of at most %d elements",
                                  MAX_WIDTH);
     }
-    return gpu_check_floats(site, 0);
+    return gpu_attention_check(site);
 }
 
-static berth_status create(const berth_op_site *site, const berth_device *device,
-                           void **out_self) {
+static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     const berth_status status = gpu_new<gpu_attention>(site, device, out_self);
     if (status == BERTH_OK) {
         gpu_attention_read(site, static_cast<gpu_attention *>(*out_self));
@@ -301,7 +315,7 @@ const berth_op_impl berth_kernel_paged_attention = {
     .op = "paged_attention",
     .name = "gpu.paged_attention",
     .dispatch_key = BERTH_GPU_KEY,
-    .revision = 1,
+    .revision = 2,
     .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,
     .supports = supports,
     .create = create,

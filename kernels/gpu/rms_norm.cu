@@ -169,8 +169,8 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
         const berth_value_type *x = site->inputs[INPUT_X];
         const berth_attribute *columns = berth_site_attribute(site, "var_hidden_size");
         self->eps = static_cast<float>(berth_site_attribute(site, "eps")->f64);
-        self->columns = columns->kind == BERTH_ATTRIBUTE_NONE ? x->dims[x->ndim - 1].b
-                                                              : columns->i64;
+        self->columns =
+            columns->kind == BERTH_ATTRIBUTE_NONE ? x->dims[x->ndim - 1].b : columns->i64;
     }
     return status;
 }

@@ -114,10 +114,26 @@ template <typename T, int N> __global__ void rotary_kernel(operands all) {
 
 // ---- the host's side ----------------------------------------------------------------------------
 
+// Types whose pairs fill rotary_dim and turn by one angle a position; others have more to them than
+// this kernel knows.
+bool is_own_type(const berth_op_site *site) {
+    return berth_rope_is(site, "default") || berth_rope_is(site, "linear") ||
+           berth_rope_is(site, "ntk") || berth_rope_is(site, "dynamic") ||
+           berth_rope_is(site, "llama3") || berth_rope_is(site, "yarn");
+}
+
 berth_status supports(const berth_op_site *site, const berth_device *) {
-    if (!berth_rope_is_known(site)) {
+    if (!is_own_type(site)) {
         return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "rope_type is '%s'",
                                  berth_site_attribute(site, "rope_type")->str);
+    }
+    if (berth_rope_has_axes(site) || site->inputs[POSITIONS]->ndim != 1) {
+        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "only positions of one axis");
+    }
+    if (berth_rope_number(site, "inverse", 0) != 0 ||
+        berth_rope_number(site, "is_deepseek_v4", 0) != 0) {
+        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED,
+                                 "only the first columns, and not back");
     }
     return berth_site_attribute(site, "rotary_dim")->i64 <= 2 * MAX_HALF
                ? BERTH_OK

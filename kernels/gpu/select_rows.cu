@@ -44,8 +44,12 @@ berth_status forward(void *self, const berth_op_args *args) {
     const berth_tensor *y = args->outputs[0];
     const int64_t bytes = y->shape[y->ndim - 1] * BERTH_DTYPE_BITS(y->dtype) / 8;
     const int64_t rows = berth_tensor_row_count(y);
-    operands all = {gpu_rows_of(x), gpu_rows_of(y), berth_gpu_data(args->inputs[ROWS]),
-                    args->inputs[ROWS]->dtype, x->shape[0], bytes / 2};
+    operands all = {gpu_rows_of(x),
+                    gpu_rows_of(y),
+                    berth_gpu_data(args->inputs[ROWS]),
+                    args->inputs[ROWS]->dtype,
+                    x->shape[0],
+                    bytes / 2};
     if (rows == 0) {
         return BERTH_OK;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// silu_and_mul on a GPU: y[t, i] = silu(x[t, i]) · x[t, d + i] for x [..., 2d]; one pack of elements
-// a thread. Computed in f32, silu rounded to y's type before the product as in the reference.
+// silu_and_mul on a GPU: y[t, i] = silu(x[t, i]) · x[t, d + i] for x [..., 2d]; one pack of
+// elements a thread. Computed in f32, silu rounded to y's type before the product as in the
+// reference.
 #include "launch.h"
 
 namespace {
@@ -49,10 +50,10 @@ berth_status start(const gpu_op *op, const berth_tensor *x, const berth_tensor *
     const bool is_wide = width % N == 0 && gpu_is_aligned(from) && gpu_is_aligned(to);
     const gpu_grid grid = {dim3(gpu_ceil(rows * (is_wide ? width / N : width), THREADS)),
                            dim3(THREADS), 0};
-    return is_wide ? gpu_run(op, "silu_and_mul", grid, silu_and_mul_kernel<T, N>, from, to, rows,
-                             width)
-                   : gpu_run(op, "silu_and_mul", grid, silu_and_mul_kernel<T, 1>, from, to, rows,
-                             width);
+    return is_wide
+               ? gpu_run(op, "silu_and_mul", grid, silu_and_mul_kernel<T, N>, from, to, rows, width)
+               : gpu_run(op, "silu_and_mul", grid, silu_and_mul_kernel<T, 1>, from, to, rows,
+                         width);
 }
 
 berth_status forward(void *self, const berth_op_args *args) {

@@ -8,10 +8,9 @@
 //   y                   like x
 //   state conv_state    [slots, dim, width − 1]
 //
-// y = act(bias + Σ weight[k] · window[k]), the window being the state and then x; `activation` silu,
-// swish or "". Rows whose slot is below 0 become zero.
-// Sum in f32, rounded before the activation and again after it: vLLM's causal_conv1d_update_torch.
-// Its device kernel rounds once.
+// y = act(bias + Σ weight[k] · window[k]), the window being the state and then x; `activation`
+// silu, swish or "". Rows whose slot is below 0 become zero. Sum in f32, rounded before the
+// activation and again after it: vLLM's causal_conv1d_update_torch. Its device kernel rounds once.
 #include <berth/op.h>
 
 #include <recurrence.h>

@@ -18,8 +18,8 @@
 // 1 when `use_qk_l2norm_in_kernel`:
 //   S ← e^g · S;   S ← S + β · (value − S · key) ⊗ key;   y = S · query / √k
 // Value head i reads key head i / (value_heads / key_heads).
-// All in f32, one rounding of y. Why 1e-6 under the root of a length: vLLM's device kernels have it;
-// the reference of its tests takes 1e-5 and rounds the length to the input's dtype.
+// All in f32, one rounding of y. Why 1e-6 under the root of a length: vLLM's device kernels have
+// it; the reference of its tests takes 1e-5 and rounds the length to the input's dtype.
 #include <berth/op.h>
 
 #include <recurrence.h>
@@ -256,10 +256,10 @@ static const berth_op_argument *const inputs[] = {
 };
 static const berth_op_argument *const states[] = {
     &(const berth_op_argument){
-        .size = sizeof(berth_op_argument),
-        .name = "ssm_states",
-        .flags = BERTH_ARGUMENT_OPTIONAL,
-    },
+                               .size = sizeof(berth_op_argument),
+                               .name = "ssm_states",
+                               .flags = BERTH_ARGUMENT_OPTIONAL,
+                               },
 };
 static const berth_op_attribute *const attributes[] = {
     BERTH_OPTIONAL_ATTRIBUTE("use_qk_l2norm_in_kernel", BERTH_ATTRIBUTE_BOOL, .i64 = 1),

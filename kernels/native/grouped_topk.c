@@ -72,72 +72,30 @@ static void score(const berth_op_site *site, const berth_op_args *args, int64_t 
     }
 }
 
-// What a group counts: its largest value, or the sum of the two.
-static float group_score(const float *values, int64_t count, int is_sum, berth_dtype dtype) {
-    float first = -INFINITY;
-    float second = -INFINITY;
-    for (int64_t i = 0; i < count; ++i) {
-        if (values[i] > first) {
-            second = first;
-            first = values[i];
-        } else if (values[i] > second) {
-            second = values[i];
-        }
-    }
-    return is_sum ? berth_round_to(dtype, first + second) : first;
-}
-
-// Every group but the best ones gets a choice of minus infinity.
-static void keep_groups(const berth_op_site *site, const berth_op_args *args,
-                        const routing_room *room) {
-    float *counts = room->counts;
-    const int64_t groups = site->attributes[NUM_EXPERT_GROUP]->i64;
-    const int64_t size = routing_experts(site) / groups;
+static void count_groups(const berth_routing *routing, const berth_op_args *args,
+                         const routing_room *room) {
+    const int64_t size = berth_row_length(args->inputs[GATING_OUTPUT]) / routing->groups;
     const int is_sum = args->inputs[E_SCORE_CORRECTION_BIAS] != NULL;
-    for (int64_t group = 0; group < groups; ++group) {
-        counts[group] = group_score(room->choice + group * size, size, is_sum, choice_dtype(args));
+    for (int64_t group = 0; group < routing->groups; ++group) {
+        room->counts[group] =
+            berth_group_score(room->choice + group * size, size, is_sum, choice_dtype(args));
     }
-    for (int64_t group = 0; group < groups; ++group) {
-        int64_t better = 0;
-        for (int64_t other = 0; other < groups; ++other) {
-            better +=
-                counts[other] > counts[group] || (counts[other] == counts[group] && other < group);
-        }
-        for (int64_t i = 0; i < size && better >= site->attributes[TOPK_GROUP]->i64; ++i) {
-            room->choice[group * size + i] = -INFINITY;
-        }
-    }
-}
-
-static void weigh(const berth_op_site *site, const float *scores, berth_dtype dtype,
-                  const int32_t *ids, float *weights) {
-    const int64_t k = site->attributes[TOPK]->i64;
-    const float factor = (float)site->attributes[ROUTED_SCALING_FACTOR]->f64;
-    float sum = 0;
-    for (int64_t i = 0; i < k; ++i) {
-        sum += scores[ids[i]];
-    }
-    sum = berth_round_to(dtype, sum);
-    for (int64_t i = 0; i < k; ++i) {
-        weights[i] = scores[ids[i]];
-        if (site->attributes[RENORMALIZE]->i64) {
-            weights[i] = berth_round_to(dtype, weights[i] / sum);
-        }
-        weights[i] = berth_round_to(dtype, weights[i] * factor);
-    }
+    berth_keep_groups(routing, room->counts, size, room->choice);
 }
 
 static berth_status reference(void *self, const berth_op_args *args) {
     const berth_op_site *site = self;
+    const berth_routing routing = berth_routing_read(site);
     const berth_tensor *logits = args->inputs[GATING_OUTPUT];
     const int64_t experts = berth_row_length(logits);
     const routing_room room = routing_room_of(args, experts);
     for (int64_t token = 0; token < berth_row_count(logits); ++token) {
         int32_t *ids = berth_row(args->outputs[TOPK_IDS], token);
         score(site, args, token, &room);
-        keep_groups(site, args, &room);
-        berth_choose(room.choice, experts, site->attributes[TOPK]->i64, room.chosen, ids);
-        weigh(site, room.scores, logits->dtype, ids, berth_row(args->outputs[TOPK_WEIGHTS], token));
+        count_groups(&routing, args, &room);
+        berth_choose(room.choice, experts, routing.topk, room.chosen, ids);
+        berth_weigh(&routing, logits->dtype, room.scores, ids,
+                    berth_row(args->outputs[TOPK_WEIGHTS], token));
     }
     return BERTH_OK;
 }

@@ -81,8 +81,8 @@ static berth_status reference(void *self, const berth_op_args *args) {
     const int64_t keys = berth_row_length(q);
     const int64_t values = berth_row_length(args->inputs[V]);
     float *memory = berth_data(args->workspace);
-    BERTH_RULE_TRY(BERTH_STATE_CHECK(site->host, "lightning_attention", state, q->shape[1], keys,
-                                     values));
+    BERTH_RULE_TRY(
+        BERTH_STATE_CHECK(site->host, "lightning_attention", state, q->shape[1], keys, values));
     if (state->shape[0] < q->shape[0]) {
         return BERTH_PLUGIN_FAIL(site->host, BERTH_INVALID_ARGUMENT,
                                  "lightning_attention: a batch of %lld with %lld memories",

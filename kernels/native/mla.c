@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // mla: multi-head latent attention. Keys and values of all heads are made from one latent row per
-// token by kv_b_proj, beside a rotated part of the key that the heads share; only these two rows are
-// kept.
+// token by kv_b_proj, beside a rotated part of the key that the heads share; only these two rows
+// are kept.
 //
 //   query             [tokens, heads, n + p]  f32, f16 or bf16; n columns without position, then p
 //                                             rotated ones
@@ -10,9 +10,9 @@
 //   kv_b_proj_weight  [heads · (n + v), l]    any float dtype: per head the n rows of the key, then
 //                                             the v rows of the value
 //   query_pe          [tokens, heads, p]      optional; then query is [tokens, heads, n]
-//   query_start_loc   [s + 1]                 optional, with seq_lens [s]; absent: those of the batch
-//   y                 [tokens, heads, v]      query's dtype
-//   state kv_cache    [blocks, block_size, l + p], any float dtype, optional
+//   query_start_loc   [s + 1]                 optional, with seq_lens [s]; absent: those of the
+//   batch y                 [tokens, heads, v]      query's dtype state kv_cache    [blocks,
+//   block_size, l + p], any float dtype, optional
 //
 // With the state, rows are the new tokens: row t goes to slot slot_mapping[t] of the batch, −1:
 // nowhere, and keys come from the cache by the sequence's block table. Without it rows are the
@@ -73,8 +73,8 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     BERTH_RULE_TRY(check_rows(site));
     const int64_t rotated = berth_last_dim(site->inputs[K_PE]).b;
     BERTH_RULE_TRY(berth_rule_same_dtype(site, QUERY_PE, QUERY));
-    BERTH_RULE_TRY(BERTH_RULE_SHAPE(site, QUERY_PE, query->dims[0], query->dims[1],
-                                    BERTH_DIM_CONST(rotated)));
+    BERTH_RULE_TRY(
+        BERTH_RULE_SHAPE(site, QUERY_PE, query->dims[0], query->dims[1], BERTH_DIM_CONST(rotated)));
     if (nope_of(site) < 1) {
         return BERTH_RULE_FAIL(site, QUERY, "must be wider than the %lld rotated columns",
                                (long long)rotated);
@@ -106,8 +106,8 @@ typedef struct head {
     const int32_t *block_table; // NULL without a cache
     int64_t context_row;        // of the first key in c_kv, without a cache
     int64_t index;
-    int64_t first; // row of the first query
-    int64_t count; // of queries
+    int64_t first;  // row of the first query
+    int64_t count;  // of queries
     int64_t length; // keys
     int64_t heads;
     int64_t nope;   // n
@@ -115,8 +115,8 @@ typedef struct head {
     int64_t latent; // l
     int64_t values; // v
     float scale;
-    float *room;   // [l + n + v]
-    double *sums;  // [count, v], or [l]
+    float *room;               // [l + n + v]
+    double *sums;              // [count, v], or [l]
     berth_softmax_sum *states; // [count]
 } head;
 
@@ -250,7 +250,8 @@ static void store(const berth_op_args *args, const int64_t *slots) {
         }
         void *to = berth_row(cache, slots[row]);
         for (int64_t i = 0; i < latent; ++i) {
-            berth_store_at(to, cache->dtype, i, berth_load_at(berth_row(c_kv, row), c_kv->dtype, i));
+            berth_store_at(to, cache->dtype, i,
+                           berth_load_at(berth_row(c_kv, row), c_kv->dtype, i));
         }
         for (int64_t i = 0; i < berth_row_length(k_pe); ++i) {
             berth_store_at(to, cache->dtype, latent + i,
@@ -262,8 +263,9 @@ static void store(const berth_op_args *args, const int64_t *slots) {
 static uint64_t workspace(const berth_op_site *site, uint64_t tokens) {
     const int64_t latent = berth_last_dim(site->inputs[C_KV]).b;
     const int64_t values = site->attributes[V_HEAD_DIM]->i64;
-    const uint64_t sums = tokens * (uint64_t)values + (uint64_t)latent;
-    return sums * sizeof(double) + tokens * sizeof(berth_softmax_sum) +
+    const uint64_t rows = berth_rule_rows(site->inputs[QUERY], tokens);
+    const uint64_t sums = rows * (uint64_t)values + (uint64_t)latent;
+    return sums * sizeof(double) + rows * sizeof(berth_softmax_sum) +
            (uint64_t)(latent + nope_of(site) + values) * sizeof(float);
 }
 
@@ -287,7 +289,8 @@ static head make_head(const berth_op_site *site, const berth_op_args *args) {
 
 static berth_status attend_sequence(const berth_op_site *site, head *self, const char *form,
                                     int64_t rows) {
-    if (self->length < self->count || (!self->block_table && self->context_row + self->length > rows)) {
+    if (self->length < self->count ||
+        (!self->block_table && self->context_row + self->length > rows)) {
         return BERTH_PLUGIN_FAIL(site->host, BERTH_INVALID_ARGUMENT,
                                  "mla: a sequence of %lld tokens, %lld of them new, does not fit",
                                  (long long)self->length, (long long)self->count);
@@ -313,8 +316,8 @@ static berth_status reference(void *self, const berth_op_args *args) {
         .op = "mla",
         .starts = args->inputs[QUERY_START_LOC],
     };
-    BERTH_RULE_TRY(berth_sequences_open(&sequences, args->batch, args->inputs[QUERY]->shape[0],
-                                        INT64_MAX));
+    BERTH_RULE_TRY(
+        berth_sequences_open(&sequences, args->batch, args->inputs[QUERY]->shape[0], INT64_MAX));
     if (args->states[0] && (!view || lengths)) {
         return BERTH_PLUGIN_FAIL(site->host, BERTH_INVALID_ARGUMENT,
                                  "mla: a cache goes with the sequences of a batch, not with "
@@ -333,8 +336,8 @@ static berth_status reference(void *self, const berth_op_args *args) {
         if (args->states[0]) {
             at.block_table = berth_row(view->block_tables[site->cache_group], i);
         }
-        BERTH_RULE_TRY(attend_sequence(site, &at, site->attributes[FORM]->str,
-                                       args->inputs[C_KV]->shape[0]));
+        BERTH_RULE_TRY(
+            attend_sequence(site, &at, site->attributes[FORM]->str, args->inputs[C_KV]->shape[0]));
         at.context_row += at.length;
     }
     return BERTH_OK;
@@ -351,10 +354,10 @@ static const berth_op_argument *const inputs[] = {
 };
 static const berth_op_argument *const states[] = {
     &(const berth_op_argument){
-        .size = sizeof(berth_op_argument),
-        .name = "kv_cache",
-        .flags = BERTH_ARGUMENT_OPTIONAL,
-    },
+                               .size = sizeof(berth_op_argument),
+                               .name = "kv_cache",
+                               .flags = BERTH_ARGUMENT_OPTIONAL,
+                               },
 };
 static const berth_op_attribute *const attributes[] = {
     BERTH_REQUIRED_ATTRIBUTE("scale", BERTH_ATTRIBUTE_F64),

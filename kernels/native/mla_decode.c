@@ -7,8 +7,9 @@
 //   y            [n, heads, l]             query's dtype
 //   state kv_cache  [blocks, block_size, l + p], any float dtype
 //
-// `kv_lora_rank` l, `scale` as given; `qk_rope_head_dim`, if given, is p. Row i of the query belongs to sequence i and sees all of its
-// seq_lens[i] rows. All in f32, one rounding: vLLM's ref_mla.
+// `kv_lora_rank` l, `scale` as given; `qk_rope_head_dim`, if given, is p. Row i of the query
+// belongs to sequence i and sees all of its seq_lens[i] rows. All in f32, one rounding: vLLM's
+// ref_mla.
 #include <berth/op.h>
 
 #include <sequences.h>
@@ -32,8 +33,7 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
                                     (long long)berth_last_dim(query).b, (long long)latent);
     }
     const berth_attribute *rotated = site->attributes[QK_ROPE_HEAD_DIM];
-    if (rotated->kind != BERTH_ATTRIBUTE_NONE &&
-        rotated->i64 != berth_last_dim(query).b - latent) {
+    if (rotated->kind != BERTH_ATTRIBUTE_NONE && rotated->i64 != berth_last_dim(query).b - latent) {
         return BERTH_RULE_ATTRIBUTE(site, QK_ROPE_HEAD_DIM, "must be %lld as in 'query', is %lld",
                                     (long long)(berth_last_dim(query).b - latent),
                                     (long long)rotated->i64);
@@ -59,8 +59,8 @@ static void attend(const berth_op_site *site, const berth_op_args *args, const b
     const int64_t heads = query->shape[1];
     const void *blocks = berth_row(table, sequence);
     for (int64_t row = sequence * heads; row < (sequence + 1) * heads; ++row) {
-        berth_softmax_sum sum = berth_softmax_begin(berth_data(args->workspace),
-                                                    site->attributes[KV_LORA_RANK]->i64);
+        berth_softmax_sum sum =
+            berth_softmax_begin(berth_data(args->workspace), site->attributes[KV_LORA_RANK]->i64);
         for (int64_t j = 0; j < length; ++j) {
             const int64_t block = berth_integer_at(blocks, table->dtype, j / cache->shape[1]);
             const void *key = berth_row(cache, block * cache->shape[1] + j % cache->shape[1]);
@@ -92,7 +92,12 @@ static berth_status reference(void *self, const berth_op_args *args) {
     }
     table = table ? table : view->block_tables[site->cache_group];
     lengths = lengths ? lengths : view->seq_lens;
-    for (int64_t i = 0; i < query->shape[0] && i < lengths->shape[0]; ++i) {
+    if (query->shape[0] > lengths->shape[0]) {
+        return BERTH_PLUGIN_FAIL(site->host, BERTH_INVALID_ARGUMENT,
+                                 "mla_decode: %lld queries for %lld sequences",
+                                 (long long)query->shape[0], (long long)lengths->shape[0]);
+    }
+    for (int64_t i = 0; i < query->shape[0]; ++i) {
         const int64_t length = berth_integer_at(berth_data(lengths), lengths->dtype, i);
         if (length > table->shape[1] * cache->shape[1]) {
             return BERTH_PLUGIN_FAIL(site->host, BERTH_INVALID_ARGUMENT,

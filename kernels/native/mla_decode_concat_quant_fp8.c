@@ -8,8 +8,8 @@
 //   q               [tokens, heads, l + p]  f8_e4m3fn
 //
 // `static` and `group_shape` may only say what holds anyway: one given scale for all.
-// q = x · (1 / scale), cut at ±448 and rounded once; a NaN stays one. vLLM's class falls back to its
-// own concatenating form on ROCm and XPU and fails there; this is its forward_native.
+// q = x · (1 / scale), cut at ±448 and rounded once; a NaN stays one. vLLM's class falls back to
+// its own concatenating form on ROCm and XPU and fails there; this is its forward_native.
 #include <berth/op.h>
 
 #include "rules.h"

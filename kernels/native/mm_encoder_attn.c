@@ -34,8 +34,7 @@ static berth_status check_heads(const berth_op_site *site, uint64_t input, int64
     BERTH_RULE_TRY(berth_rule_rank(site, input, is_flat ? 3 : 4));
     BERTH_RULE_TRY(berth_rule_dim(site, input, 0, query->dims[0]));
     BERTH_RULE_TRY(berth_rule_dim(site, input, 1, query->dims[1]));
-    BERTH_RULE_TRY(
-        berth_rule_dim(site, input, 2, BERTH_DIM_CONST(is_flat ? heads * size : heads)));
+    BERTH_RULE_TRY(berth_rule_dim(site, input, 2, BERTH_DIM_CONST(is_flat ? heads * size : heads)));
     return is_flat ? BERTH_OK : berth_rule_dim(site, input, 3, BERTH_DIM_CONST(size));
 }
 

@@ -47,16 +47,17 @@ static inline uint64_t moe_entry_workspace(const berth_op_site *site, uint64_t t
            3 * hidden * sizeof(float);
 }
 
-// Adds weight · expert(x) of one choice of a token.
+// Adds weight · expert(x) of one choice of a token. `sum` has room for y and x behind it.
 static inline void moe_add_choice(const moe_experts *experts, int64_t expert, const void *x,
-                                  float weight, float *room, float *sum) {
+                                  float weight, float *sum) {
     const int64_t hidden = experts->w2_weight->shape[1];
     const int is_first = experts->moe.is_weighted_first;
+    float *y = sum + hidden;
     const void *weighted =
-        moe_weighted(x, experts->dtype, hidden, is_first ? &weight : NULL, room + hidden);
-    moe_run_expert(experts, expert, weighted, room);
+        moe_weighted(x, experts->dtype, hidden, is_first ? &weight : NULL, y + hidden);
+    moe_run_expert(experts, expert, weighted, y);
     for (int64_t i = 0; i < hidden; ++i) {
-        sum[i] += is_first ? room[i] : room[i] * weight;
+        sum[i] += is_first ? y[i] : y[i] * weight;
     }
 }
 
@@ -66,7 +67,6 @@ static inline berth_status moe_entry_reference(void *self, const berth_op_args *
     const berth_tensor *w13 = args->inputs[W13_WEIGHT];
     const int64_t hidden = berth_row_length(x);
     float *sum = berth_data(args->workspace);
-    float *room = sum + hidden; // for y and weighted x
     const moe_experts experts = {
         .moe = berth_moe_read(site),
         .w13_weight = w13,
@@ -74,20 +74,20 @@ static inline berth_status moe_entry_reference(void *self, const berth_op_args *
         .w13_bias = args->inputs[W13_BIAS],
         .w2_bias = args->inputs[W2_BIAS],
         .dtype = x->dtype,
-        .inner = room + 2 * hidden,
-        .activated = room + 2 * hidden + w13->shape[1],
+        .inner = sum + 3 * hidden,
+        .activated = sum + 3 * hidden + w13->shape[1],
     };
     for (int64_t token = 0; token < berth_row_count(x); ++token) {
         memset(sum, 0, (size_t)hidden * sizeof *sum);
         for (int64_t i = 0; i < args->inputs[TOPK_IDS]->shape[1]; ++i) {
-            const int64_t expert = moe_expert(args->inputs[TOPK_IDS], args->inputs[EXPERT_MAP],
-                                              token, i, w13->shape[0]);
+            const int64_t expert = berth_moe_expert(
+                args->inputs[TOPK_IDS], args->inputs[EXPERT_MAP], token, i, w13->shape[0]);
             if (expert == -2) {
-                return moe_no_expert(site, token);
+                return berth_moe_no_expert(site->host, site->op->name, token);
             }
             if (expert >= 0) {
                 const float *weights = berth_row(args->inputs[TOPK_WEIGHTS], token);
-                moe_add_choice(&experts, expert, berth_row(x, token), weights[i], room, sum);
+                moe_add_choice(&experts, expert, berth_row(x, token), weights[i], sum);
             }
         }
         berth_store(berth_row(args->outputs[0], token), x->dtype, 0, hidden, sum);

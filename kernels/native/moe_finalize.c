@@ -35,7 +35,7 @@ static berth_status reference(void *self, const berth_op_args *args) {
         const float *weights = berth_row(args->inputs[TOPK_WEIGHTS], token);
         memset(sum, 0, (size_t)berth_row_length(rows) * sizeof *sum);
         for (int64_t i = 0; i < slots->shape[1]; ++i) {
-            const int64_t slot = moe_expert(slots, NULL, token, i, count);
+            const int64_t slot = berth_moe_expert(slots, NULL, token, i, count);
             if (slot == -2) {
                 return BERTH_PLUGIN_FAIL(site->host, BERTH_INVALID_ARGUMENT,
                                          "moe_finalize: a slot of token %lld is none of the %lld",

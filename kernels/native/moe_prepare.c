@@ -52,10 +52,10 @@ static berth_status count(const berth_op_site *site, const berth_op_args *args, 
     int32_t *first = berth_data(args->outputs[EXPERT_FIRST]);
     memset(first, 0, (size_t)(experts + 1) * sizeof *first);
     for (int64_t i = 0; i < ids->shape[0] * ids->shape[1]; ++i) {
-        const int64_t expert = moe_expert(ids, args->inputs[EXPERT_MAP], i / ids->shape[1],
-                                          i % ids->shape[1], experts);
+        const int64_t expert = berth_moe_expert(ids, args->inputs[EXPERT_MAP], i / ids->shape[1],
+                                                i % ids->shape[1], experts);
         if (expert == -2) {
-            return moe_no_expert(site, i / ids->shape[1]);
+            return berth_moe_no_expert(site->host, site->op->name, i / ids->shape[1]);
         }
         first[expert + 1] += expert >= 0;
     }
@@ -90,7 +90,8 @@ static berth_status reference(void *self, const berth_op_args *args) {
     BERTH_RULE_TRY(count(site, args, experts));
     const int64_t used = first[experts];
     for (int64_t i = 0; i < ids->shape[0] * k; ++i) {
-        const int64_t expert = moe_expert(ids, args->inputs[EXPERT_MAP], i / k, i % k, experts);
+        const int64_t expert =
+            berth_moe_expert(ids, args->inputs[EXPERT_MAP], i / k, i % k, experts);
         if (expert >= 0) {
             place(site, args, i / k, i % k, first[expert]++);
         } else {

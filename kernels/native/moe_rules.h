@@ -99,29 +99,6 @@ static inline berth_status moe_check_map(const berth_op_site *site, uint64_t exp
 
 // ---- experts and their tokens -------------------------------------------------------------------
 
-// The expert of this rank that a token's choice means: −1 when it is another rank's or nobody's,
-// −2 when there is no such expert.
-static inline int64_t moe_expert(const berth_tensor *topk_ids, const berth_tensor *expert_map,
-                                 int64_t token, int64_t choice, int64_t experts) {
-    int64_t id = berth_integer_at(berth_row(topk_ids, token), topk_ids->dtype, choice);
-    if (id == -1) {
-        return -1;
-    }
-    if (expert_map && (id < 0 || id >= expert_map->shape[0])) {
-        return -2;
-    }
-    if (expert_map) {
-        id = berth_integer_at(berth_data(expert_map), expert_map->dtype, id);
-    }
-    return id < -1 || id >= experts ? -2 : id;
-}
-
-static inline berth_status moe_no_expert(const berth_op_site *site, int64_t token) {
-    return BERTH_PLUGIN_FAIL(site->host, BERTH_INVALID_ARGUMENT,
-                             "%s: token %lld chooses an expert that is not there", site->op->name,
-                             (long long)token);
-}
-
 // The weights of experts, and room for one of them at one token.
 typedef struct moe_experts {
     berth_moe moe;

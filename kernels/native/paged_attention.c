@@ -17,10 +17,10 @@
 // Row t of key and value goes to slot slot_mapping[t] = block · block_size + row, −1: nowhere.
 // Order: scale, `logits_soft_cap` c (c·tanh(score/c), 0: none), alibi, window, softmax.
 // Position i sees j when j ≤ i and, with a `sliding_window` w above 0, i − w < j. Where
-// `causal_per_sequence` has a 0 for the sequence it sees later positions, too: all, or j < i + w. The
-// last entry holds for all sequences behind it; absent, every sequence is causal.
-// All in f32 with one rounding at the end: vLLM's ref_paged_attn, and on a block table with sink
-// blocks before it.
+// `causal_per_sequence` has a 0 for the sequence it sees later positions, too: all, or j < i + w.
+// The last entry holds for all sequences behind it; absent, every sequence is causal. All in f32
+// with one rounding at the end: vLLM's ref_paged_attn, and on a block table with sink blocks before
+// it.
 #include <berth/op.h>
 
 #include "rules.h"
@@ -58,8 +58,7 @@ static berth_status check_per_head(const berth_op_site *site, uint64_t input) {
 // Either both sinks or none, shaped like each other and, but for their number, like the new keys.
 static berth_status check_sinks(const berth_op_site *site) {
     if (!site->inputs[SINK_KEY] != !site->inputs[SINK_VALUE]) {
-        return BERTH_RULE_FAIL(site, SINK_VALUE,
-                               "must be there when 'sink_key' is, and only then");
+        return BERTH_RULE_FAIL(site, SINK_VALUE, "must be there when 'sink_key' is, and only then");
     }
     if (!site->inputs[SINK_KEY]) {
         return BERTH_OK;
@@ -186,9 +185,8 @@ static void attend(const head *self, void *out) {
     const berth_tensor *sinks = self->args->inputs[SINKS];
     const int64_t window = self->site->attributes[SLIDING_WINDOW]->i64;
     const int64_t first = window > 0 && self->position >= window ? self->position - window + 1 : 0;
-    const int64_t end = window > 0 && self->position + window < self->end
-                            ? self->position + window
-                            : self->end;
+    const int64_t end =
+        window > 0 && self->position + window < self->end ? self->position + window : self->end;
     berth_softmax_sum sum = berth_softmax_begin(berth_data(self->args->workspace),
                                                 self->args->states[VALUE_CACHE]->shape[3]);
     if (sinks) {
@@ -265,8 +263,8 @@ static berth_status reference(void *self, const berth_op_args *args) {
 static const berth_op_argument *const inputs[] = {
     BERTH_STRIDED_INPUT("query"),          BERTH_OPTIONAL_STRIDED_INPUT("key"),
     BERTH_OPTIONAL_STRIDED_INPUT("value"), BERTH_OPTIONAL_INPUT("sinks"),
-    BERTH_OPTIONAL_INPUT("alibi_slopes"),  BERTH_OPTIONAL_INPUT("sink_key"),
-    BERTH_OPTIONAL_INPUT("sink_value"),
+    BERTH_OPTIONAL_INPUT("alibi_slopes"),  BERTH_LATER_INPUT("sink_key", 2),
+    BERTH_LATER_INPUT("sink_value", 2),
 };
 static const berth_op_argument *const states[] = {
     BERTH_INPUT("key_cache"),
@@ -276,7 +274,7 @@ static const berth_op_attribute *const attributes[] = {
     BERTH_REQUIRED_ATTRIBUTE("scale", BERTH_ATTRIBUTE_F64),
     BERTH_OPTIONAL_ATTRIBUTE("sliding_window", BERTH_ATTRIBUTE_I64, .i64 = 0),
     BERTH_OPTIONAL_ATTRIBUTE("logits_soft_cap", BERTH_ATTRIBUTE_F64, .f64 = 0.0),
-    BERTH_ABSENT_ATTRIBUTE("causal_per_sequence", BERTH_ATTRIBUTE_I64S),
+    BERTH_LATER_ATTRIBUTE("causal_per_sequence", BERTH_ATTRIBUTE_I64S, 2),
 };
 
 const berth_op berth_op_paged_attention = {
@@ -284,6 +282,7 @@ const berth_op berth_op_paged_attention = {
     .name = "paged_attention",
     .class_name = "PagedAttention",
     .revision = 2,
+    .compatible_revision = 1,
     .inputs = inputs,
     .input_count = sizeof inputs / sizeof inputs[0],
     .states = states,

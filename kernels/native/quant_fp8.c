@@ -185,14 +185,13 @@ static float largest_of(const berth_tensor *x, int64_t row, int64_t first, int64
     return largest;
 }
 
-// Columns [first, end) of a row: multiplied by `factor`, then divided by `divisor`; one is 1.
+// Columns [first, end) of a row, multiplied.
 static void quantise(const berth_op_args *args, int64_t row, int64_t first, int64_t end,
-                     float factor, float divisor) {
+                     float factor) {
     const berth_tensor *x = args->inputs[X];
     uint8_t *q = berth_row(args->outputs[Q], row);
     for (int64_t i = first; i < end; ++i) {
-        const float value = berth_load_at(berth_row(x, row), x->dtype, i);
-        q[i] = berth_to_f8(value * factor / divisor);
+        q[i] = berth_to_f8(berth_load_at(berth_row(x, row), x->dtype, i) * factor);
     }
 }
 
@@ -213,7 +212,10 @@ static void quantise_groups(const berth_op_site *site, const berth_op_args *args
                             ? (float *)berth_row(scales, group) + row
                             : (float *)berth_row(scales, row) + group;
             *to = scale;
-            quantise(args, row, first, end, 1, scale);
+            uint8_t *q = berth_row(args->outputs[Q], row);
+            for (int64_t i = first; i < end; ++i) {
+                q[i] = berth_to_f8(berth_load_at(berth_row(x, row), x->dtype, i) / scale);
+            }
         }
     }
 }
@@ -229,7 +231,7 @@ static void quantise_tokens(const berth_op_args *args) {
         }
         const float scale = berth_f8_scale(largest);
         *(float *)berth_row(args->outputs[SCALE_OUT], row) = scale;
-        quantise(args, row, 0, width, 1.0f / scale, 1);
+        quantise(args, row, 0, width, 1.0f / scale);
     }
 }
 
@@ -243,7 +245,7 @@ static void quantise_tensor(const berth_op_args *args) {
     const float scale = berth_f8_scale(largest);
     *(float *)berth_data(args->outputs[SCALE_OUT]) = scale;
     for (int64_t row = 0; row < berth_row_count(x); ++row) {
-        quantise(args, row, 0, width, 1.0f / scale, 1);
+        quantise(args, row, 0, width, 1.0f / scale);
     }
 }
 
@@ -264,7 +266,7 @@ static void quantise_blocks(const berth_op_args *args) {
     for (int64_t row = 0; row < rows; ++row) {
         for (int64_t i = 0; i < width; ++i) {
             const float scale = used[row / height * across + i / (width / across)];
-            quantise(args, row, i, i + 1, 1.0f / scale, 1);
+            quantise(args, row, i, i + 1, 1.0f / scale);
         }
     }
 }

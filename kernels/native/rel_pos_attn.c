@@ -10,8 +10,8 @@
 //   query[i, j] · rel_pos_h[i − k + h − 1] + query[i, j] · rel_pos_w[j − l + w − 1]
 // for the key at (k, l), the query not scaled. A table that has not 2 · size − 1 rows is stretched
 // to that many, linearly, in f32, and rounded to its dtype again.
-// Each half of the bias is rounded to qkv's dtype, and their sum; all else in f32 with one rounding:
-// vLLM's RelPosAttention.
+// Each half of the bias is rounded to qkv's dtype, and their sum; all else in f32 with one
+// rounding: vLLM's RelPosAttention.
 #include <berth/op.h>
 
 #include "sequence_rules.h"
@@ -30,8 +30,9 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     }
     const int64_t width = berth_last_dim(site->inputs[QKV]).b;
     if (width % 3 != 0) {
-        return BERTH_RULE_FAIL(site, QKV, "must have three parts in its last dimension, has %lld "
-                                          "columns",
+        return BERTH_RULE_FAIL(site, QKV,
+                               "must have three parts in its last dimension, has %lld "
+                               "columns",
                                (long long)width);
     }
     if (heads < 1 || width / 3 % heads != 0) {
@@ -94,8 +95,8 @@ static float half_bias(const head *self, uint64_t input, const void *query, int6
     const berth_dtype dtype = self->args->inputs[QKV]->dtype;
     float sum = 0;
     for (int64_t i = 0; i < self->width; ++i) {
-        sum += berth_load_at(query, dtype, i) *
-               table_at(table, distance + size - 1, 2 * size - 1, i);
+        sum +=
+            berth_load_at(query, dtype, i) * table_at(table, distance + size - 1, 2 * size - 1, i);
     }
     return berth_round_to(dtype, sum);
 }
@@ -119,13 +120,12 @@ static void attend(const head *self) {
     const berth_dtype dtype = y->dtype;
     const int64_t pixels = self->rows * self->columns;
     for (int64_t from = 0; from < pixels; ++from) {
-        berth_softmax_sum sum =
-            berth_softmax_begin(berth_data(self->args->workspace), self->width);
+        berth_softmax_sum sum = berth_softmax_begin(berth_data(self->args->workspace), self->width);
         for (int64_t to = 0; to < pixels; ++to) {
             berth_softmax_take(&sum, score(self, from, to), part(self, to, 2), dtype);
         }
-        void *row = (char *)berth_row(y, self->first + from) +
-                    self->offset * (BERTH_DTYPE_BITS(dtype) / 8);
+        void *row =
+            (char *)berth_row(y, self->first + from) + self->offset * (BERTH_DTYPE_BITS(dtype) / 8);
         berth_softmax_store(&sum, row, dtype);
     }
 }

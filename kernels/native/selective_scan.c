@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// selective_scan: Mamba's recurrence over the tokens of each sequence, every channel with a state of
-// its own whose decay and input depend on the token.
+// selective_scan: Mamba's recurrence over the tokens of each sequence, every channel with a state
+// of its own whose decay and input depend on the token.
 //
 //   u, delta           [dim, tokens]            f32, f16 or bf16; `channels_last`: [tokens, dim]
 //   A                  [dim, n]                 any float dtype, usually below 0
@@ -140,8 +140,8 @@ static float step(const channel *self, int64_t token, float *h) {
 static void scan(const channel *self, const berth_sequence *sequence, float *h) {
     const berth_tensor *state = self->args->states[0];
     const berth_tensor *y = self->args->outputs[0];
-    void *kept = berth_row(state, (sequence->slot < 0 ? 0 : sequence->slot) * state->shape[1] +
-                                      self->index);
+    void *kept =
+        berth_row(state, (sequence->slot < 0 ? 0 : sequence->slot) * state->shape[1] + self->index);
     memset(h, 0, (size_t)self->states * sizeof *h);
     if (sequence->has_state && sequence->slot >= 0) {
         berth_load(kept, state->dtype, 0, self->states, h);

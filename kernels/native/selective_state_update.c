@@ -121,8 +121,8 @@ static float step(const at *self, void *h, berth_dtype dtype, int is_softplus) {
     float y = 0;
     for (int64_t j = 0; j < berth_row_length(decay); ++j) {
         const float kept = expf(delta * berth_load_at(a, decay->dtype, j));
-        const float next = kept * berth_load_at(h, dtype, j) +
-                           delta * x * berth_load_at(b, selected, j);
+        const float next =
+            kept * berth_load_at(h, dtype, j) + delta * x * berth_load_at(b, selected, j);
         berth_store_at(h, dtype, j, next);
         y += next * berth_load_at(c, selected, j);
     }
@@ -133,11 +133,10 @@ static float step(const at *self, void *h, berth_dtype dtype, int is_softplus) {
 static berth_status check_state(const berth_op_site *site, const berth_op_args *args) {
     const berth_tensor *x = args->inputs[X];
     const int64_t width = berth_row_length(args->inputs[A]);
-    return x->ndim == 3
-               ? BERTH_STATE_CHECK(site->host, "selective_state_update", args->states[0],
-                                   x->shape[1], x->shape[2], width)
-               : BERTH_STATE_CHECK(site->host, "selective_state_update", args->states[0],
-                                   x->shape[1], width);
+    return x->ndim == 3 ? BERTH_STATE_CHECK(site->host, "selective_state_update", args->states[0],
+                                            x->shape[1], x->shape[2], width)
+                        : BERTH_STATE_CHECK(site->host, "selective_state_update", args->states[0],
+                                            x->shape[1], width);
 }
 
 static berth_status reference(void *self, const berth_op_args *args) {
@@ -164,9 +163,10 @@ static berth_status reference(void *self, const berth_op_args *args) {
                                      (long long)state->shape[0]);
         }
         for (here.channel = 0; here.channel < channels; ++here.channel) {
-            const float value = slot < 0 ? 0
-                                         : step(&here, berth_row(state, slot * channels + here.channel),
-                                                state->dtype, is_softplus);
+            const float value = slot < 0
+                                    ? 0
+                                    : step(&here, berth_row(state, slot * channels + here.channel),
+                                           state->dtype, is_softplus);
             void *row = berth_row(y, here.row * here.heads + here.channel / here.dim);
             berth_store_at(row, y->dtype, here.channel % here.dim, value);
         }

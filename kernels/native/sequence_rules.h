@@ -62,6 +62,15 @@ static inline berth_status berth_rule_shape(const berth_op_site *site, uint64_t 
     berth_rule_shape((site), (input), (const berth_dim[]){__VA_ARGS__},                            \
                      sizeof((berth_dim[]){__VA_ARGS__}) / sizeof(berth_dim))
 
+// Rows of an operand's first dimension in a step of that many tokens, for scratch memory.
+static inline uint64_t berth_rule_rows(const berth_value_type *type, uint64_t tokens) {
+    const berth_dim dim = type->dims[0];
+    const int64_t rows = dim.symbol == BERTH_SYMBOL_NONE
+                             ? dim.b
+                             : (dim.a * (int64_t)tokens + dim.b + dim.c - 1) / dim.c;
+    return (uint64_t)rows;
+}
+
 // "silu", "swish" (the same) or "" for none.
 static inline berth_status berth_rule_activation(const berth_op_site *site, uint64_t attribute) {
     const char *name = site->attributes[attribute]->str;

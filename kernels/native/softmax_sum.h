@@ -41,7 +41,7 @@ static inline void berth_softmax_take(berth_softmax_sum *self, float score, cons
 // Element i of the weighted mean; 0 when nothing was taken.
 static inline float berth_softmax_at(const berth_softmax_sum *self, int64_t i) {
     return self->total > 0 || self->total != self->total ? (float)(self->sums[i] / self->total)
-                                                          : 0.0f;
+                                                         : 0.0f;
 }
 
 static inline void berth_softmax_store(const berth_softmax_sum *self, void *row,

@@ -59,8 +59,7 @@ static berth_status infer_states(const berth_op_site *site, berth_op_result *out
     }
     const berth_dim count = BERTH_DIM_CONST(starts->dims[0].b - 1);
     const berth_dim width = berth_last_dim(site->inputs[B]);
-    BERTH_RULE_TRY(
-        BERTH_RULE_SHAPE(site, INITIAL_STATES, count, x->dims[1], x->dims[2], width));
+    BERTH_RULE_TRY(BERTH_RULE_SHAPE(site, INITIAL_STATES, count, x->dims[1], x->dims[2], width));
     berth_value_type *final = berth_rule_give(out, x);
     *final = (berth_value_type){
         .size = final->size,
@@ -194,8 +193,7 @@ static berth_status open(const berth_op_site *site, const berth_op_args *args,
         BERTH_RULE_TRY(BERTH_STATE_CHECK(site->host, out->op, state, x->shape[1], x->shape[2],
                                          berth_row_length(args->inputs[B])));
     }
-    return berth_sequences_open(out, args->batch, x->shape[0],
-                                state ? state->shape[0] : INT64_MAX);
+    return berth_sequences_open(out, args->batch, x->shape[0], state ? state->shape[0] : INT64_MAX);
 }
 
 static berth_status reference(void *self, const berth_op_args *args) {
@@ -236,10 +234,10 @@ static const berth_op_argument *const inputs[] = {
 };
 static const berth_op_argument *const states[] = {
     &(const berth_op_argument){
-        .size = sizeof(berth_op_argument),
-        .name = "ssm_states",
-        .flags = BERTH_ARGUMENT_OPTIONAL,
-    },
+                               .size = sizeof(berth_op_argument),
+                               .name = "ssm_states",
+                               .flags = BERTH_ARGUMENT_OPTIONAL,
+                               },
 };
 static const berth_op_attribute *const attributes[] = {
     BERTH_OPTIONAL_ATTRIBUTE("dt_softplus", BERTH_ATTRIBUTE_BOOL, .i64 = 0),

@@ -21,36 +21,25 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     return BERTH_OK;
 }
 
-static void weigh(const berth_op_site *site, const float *scores, const int32_t *ids,
-                  float *weights) {
-    const int64_t k = site->attributes[TOPK]->i64;
-    float sum = 0;
-    for (int64_t i = 0; i < k; ++i) {
-        sum += scores[ids[i]];
-    }
-    const float divisor = site->attributes[RENORMALIZE]->i64 && sum > 0 ? sum : 1;
-    for (int64_t i = 0; i < k; ++i) {
-        weights[i] = scores[ids[i]] / divisor * (float)site->attributes[ROUTED_SCALING_FACTOR]->f64;
-    }
-}
-
 static berth_status reference(void *self, const berth_op_args *args) {
     const berth_op_site *site = self;
     const berth_tensor *logits = args->inputs[GATING_OUTPUT];
     const berth_tensor *bias = args->inputs[E_SCORE_CORRECTION_BIAS];
     const int64_t experts = berth_row_length(logits);
     const routing_room room = routing_room_of(args, experts);
+    const berth_routing routing = berth_routing_read(site);
     for (int64_t token = 0; token < berth_row_count(logits); ++token) {
         int32_t *ids = berth_row(args->outputs[TOPK_IDS], token);
         berth_load(berth_row(logits, token), logits->dtype, 0, experts, room.scores);
-        berth_score(berth_scoring_of(site->attributes[SCORING_FUNC]->str), room.scores, experts);
+        berth_score(routing.scoring, room.scores, experts);
         for (int64_t i = 0; i < experts; ++i) {
             room.scores[i] = isfinite(room.scores[i]) ? room.scores[i] : 0;
             room.choice[i] =
                 room.scores[i] + (bias ? berth_load_at(berth_data(bias), bias->dtype, i) : 0);
         }
-        berth_choose(room.choice, experts, site->attributes[TOPK]->i64, room.chosen, ids);
-        weigh(site, room.scores, ids, berth_row(args->outputs[TOPK_WEIGHTS], token));
+        berth_choose(room.choice, experts, routing.topk, room.chosen, ids);
+        berth_weigh_positive(&routing, room.scores, ids,
+                             berth_row(args->outputs[TOPK_WEIGHTS], token));
     }
     return BERTH_OK;
 }

@@ -58,10 +58,12 @@ typedef struct berth_parameter {
     const berth_shard *const *shards;
     uint64_t shard_count;
     // A rank's part along output_dim (of a parameter without shards) or along input_dim, not both:
-    // where it begins in the checkpoint's tensor, and that tensor's whole extent. Rows of the part
-    // that lie behind the tensor's end are zero. Extent 0: the parameter is the whole tensor.
+    // where it begins in the checkpoint's tensor, and that tensor's whole extent. Of the outputs at
+    // most stored_output_count are taken (0: as many as there are), the others are zero. Extent 0:
+    // the parameter is the whole tensor.
     int64_t stored_output_offset;
     int64_t stored_output_extent;
+    int64_t stored_output_count;
     int64_t stored_input_offset;
     int64_t stored_input_extent;
 } berth_parameter;

@@ -74,8 +74,8 @@ typedef struct berth_device_api {
     berth_status (*capture_begin)(void *self, uint64_t device); // [optional][engine]
     // [optional][engine] Ends the recording also when it gives no graph.
     berth_status (*capture_end)(void *self, uint64_t device, void **out_graph);
-    berth_status (*replay)(void *self, uint64_t device, void *graph);      // [optional][engine]
-    void (*release_graph)(void *self, uint64_t device, void *graph);       // [optional][engine]
+    berth_status (*replay)(void *self, uint64_t device, void *graph); // [optional][engine]
+    void (*release_graph)(void *self, uint64_t device, void *graph);  // [optional][engine]
 } berth_device_api;
 
 #endif

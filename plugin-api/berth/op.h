@@ -32,6 +32,7 @@ typedef struct berth_op_argument {
     const char *name;
     uint64_t flags;  // BERTH_ARGUMENT_*
     uint64_t layout; // BERTH_LAYOUT_*
+    uint64_t since;  // revision of the op that brought it, 0: the first. From ABI 1.1 on
 } berth_op_argument;
 
 // One attribute of an op. `kind` is BERTH_ATTRIBUTE_*. When `is_required` is 0 and the graph does
@@ -43,6 +44,7 @@ typedef struct berth_op_attribute {
     uint64_t kind;
     uint64_t is_required;
     const berth_attribute *default_value;
+    uint64_t since; // revision of the op that brought it, 0: the first. From ABI 1.1 on
 } berth_op_attribute;
 
 // One use of an op in a graph: everything that is known before the first step. It lives as long as
@@ -97,7 +99,7 @@ typedef struct berth_op {
     uint64_t size;
     const char *name;       // [required] stable id, [a-z0-9_]+
     const char *class_name; // [required] vLLM's class name
-    uint64_t revision;      // [required] of this schema, from 1; raised when the meaning changes
+    uint64_t revision;      // [required] of this schema, from 1; raised when it grows or changes
     const berth_op_argument *const *inputs;
     uint64_t input_count; // at most BERTH_MAX_INPUTS
     const berth_op_argument *const *states;
@@ -114,6 +116,10 @@ typedef struct berth_op {
     // 1 when the op has a decomposition into primitive ops, so that the default base `none` turns
     // it off.
     uint64_t has_decomposition;
+    // From ABI 1.1 on. The oldest revision whose implementations still run every site that uses
+    // nothing younger than they are, as `since` of inputs and attributes tells: they are passed
+    // over where one is present, or not at its default. 0: only those of this revision run.
+    uint64_t compatible_revision;
 } berth_op;
 
 // ---- implementations ----------------------------------------------------------------------------
@@ -144,9 +150,10 @@ typedef struct berth_op_impl {
     const char *op;           // [required] id or class name of the op
     const char *name;         // [required] this implementation's name, for the provenance
     const char *dispatch_key; // [required] BERTH_DISPATCH_*; an override leaves it NULL
-    uint64_t revision;        // [required] of the op's schema it was written for; must be equal
-    int64_t priority;         // higher is asked first; ties by plugin id, then name
-    uint64_t flags;           // BERTH_IMPL_*
+    // [required] Of the op's schema it was written for: equal, or as old as the op is compatible.
+    uint64_t revision;
+    int64_t priority;                // higher is asked first; ties by plugin id, then name
+    uint64_t flags;                  // BERTH_IMPL_*
     const char *const *device_types; // overrides: device types whose memory forward accepts
     uint64_t device_type_count;
     // [inherit][startup] Whether this site can be run; BERTH_UNSUPPORTED with a text says why not.
@@ -188,6 +195,12 @@ static inline const berth_attribute *berth_site_attribute(const berth_op_site *s
         .size = sizeof(berth_op_argument), .name = (argument_name),                                \
         .flags = BERTH_ARGUMENT_OPTIONAL                                                           \
     }
+// Optional, and only since a later revision of the op.
+#define BERTH_LATER_INPUT(argument_name, revision)                                                 \
+    &(const berth_op_argument) {                                                                   \
+        .size = sizeof(berth_op_argument), .name = (argument_name),                                \
+        .flags = BERTH_ARGUMENT_OPTIONAL, .since = (revision)                                      \
+    }
 #define BERTH_STRIDED_INPUT(argument_name)                                                         \
     &(const berth_op_argument) {                                                                   \
         .size = sizeof(berth_op_argument), .name = (argument_name),                                \
@@ -207,6 +220,11 @@ static inline const berth_attribute *berth_site_attribute(const berth_op_site *s
 #define BERTH_ABSENT_ATTRIBUTE(attribute_name, attribute_kind)                                     \
     &(const berth_op_attribute) {                                                                  \
         .size = sizeof(berth_op_attribute), .name = (attribute_name), .kind = (attribute_kind)     \
+    }
+#define BERTH_LATER_ATTRIBUTE(attribute_name, attribute_kind, revision)                            \
+    &(const berth_op_attribute) {                                                                  \
+        .size = sizeof(berth_op_attribute), .name = (attribute_name), .kind = (attribute_kind),    \
+        .since = (revision)                                                                        \
     }
 #define BERTH_OPTIONAL_ATTRIBUTE(attribute_name, attribute_kind, ...)                              \
     &(const berth_op_attribute) {                                                                  \

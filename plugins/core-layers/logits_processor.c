@@ -49,8 +49,9 @@ static void build(berth_builder *builder, const berth_call *call) {
         logits = builder->slice(builder, logits, 1, 0, kept);
     }
     if (scale != 1 || cap != 0) {
-        logits = BERTH_EMIT(builder, "scale_logits", .prefix = call->prefix, BERTH_INPUTS(logits),
-                            BERTH_ATTRIBUTES(BERTH_F64("scale", scale), BERTH_F64("soft_cap", cap)));
+        logits =
+            BERTH_EMIT(builder, "scale_logits", .prefix = call->prefix, BERTH_INPUTS(logits),
+                       BERTH_ATTRIBUTES(BERTH_F64("scale", scale), BERTH_F64("soft_cap", cap)));
     }
     call->outputs[0] = logits;
 }

@@ -30,8 +30,8 @@ static sizes read_sizes(const berth_mixer *mixer) {
         .rank = berth_call_i64(call, "time_step_rank", 0),
         .width = berth_call_i64(call, "conv_kernel_size", 0),
     };
-    out.own = berth_world_part(mixer->builder, call, mixer->world, "intermediate_size", out.inner)
-                  .extent;
+    out.own =
+        berth_world_part(mixer->builder, call, mixer->world, "intermediate_size", out.inner).extent;
     return out;
 }
 
@@ -51,7 +51,10 @@ static void project(const berth_mixer *mixer, const sizes *size, berth_value out
 
 static berth_value convolve(const berth_mixer *mixer, const sizes *size, berth_value x) {
     const int has_bias = berth_call_i64(mixer->call, "use_conv_bias", 1) != 0;
-    const berth_mixer_weight weight = {"conv1d.weight", {size->inner, 1, size->width}, 3, 0, 0};
+    const berth_mixer_weight weight = {
+        "conv1d.weight", {size->inner, 1, size->width},
+         3, 0, 0
+    };
     const berth_mixer_weight bias = {"conv1d.bias", {size->inner}, 1, 1, 0};
     const berth_mixer_conv conv = {
         .name = "conv1d",
@@ -104,7 +107,10 @@ static berth_value scan(const berth_mixer *mixer, const sizes *size, berth_value
         .shape = shape,
         .ndim = 2,
     };
-    const berth_mixer_weight decay = {"A", {size->inner, size->state}, 2, 0, 0};
+    const berth_mixer_weight decay = {
+        "A", {size->inner, size->state},
+         2, 0, 0
+    };
     const berth_mixer_weight skip = {"D", {size->inner}, 1, 1, 0};
     const berth_mixer_weight bias = {"dt_proj.bias", {size->inner}, 1, 1, 0};
     berth_value selected[3];

@@ -37,7 +37,8 @@ static void divide(const berth_mixer *mixer, sizes *size) {
     const berth_world groups = size->groups == 1 ? (berth_world){.size = 1} : world;
     size->own_groups =
         berth_world_part(builder, mixer->call, groups, "n_groups", size->groups).extent;
-    size->own_heads = berth_world_part(builder, mixer->call, world, "num_heads", size->heads).extent;
+    size->own_heads =
+        berth_world_part(builder, mixer->call, world, "num_heads", size->heads).extent;
     for (int i = 0; i < PARTS; ++i) {
         size->wholes[i] = wholes[i];
         size->parts[i] = berth_world_part(builder, mixer->call, i == B || i == C ? groups : world,
@@ -93,8 +94,7 @@ static void project(const berth_mixer *mixer, const sizes *size, berth_value out
         .has_bias = berth_call_i64(mixer->call, "use_bias", 0) != 0,
         .layer_class = "MergedColumnParallelLinear",
     };
-    const berth_value all =
-        mixer->builder->linear(mixer->builder, &linear, mixer->call->inputs[0]);
+    const berth_value all = mixer->builder->linear(mixer->builder, &linear, mixer->call->inputs[0]);
     // What the convolution takes stands together.
     out[GATE] = berth_mixer_columns(mixer, all, 0, size->parts[GATE].extent);
     out[INNER] = berth_mixer_columns(mixer, all, shards[INNER].offset, size->channels);
@@ -161,9 +161,8 @@ static berth_value scan(const berth_mixer *mixer, const sizes *size, const berth
         builder, "ssd", .prefix = state.layer,
         BERTH_INPUTS(x[INNER], x[STEPS], berth_mixer_parameter(mixer, decay), x[B], x[C],
                      berth_mixer_parameter(mixer, skip), berth_mixer_parameter(mixer, bias)),
-        BERTH_ATTRIBUTES(
-            BERTH_BOOL("dt_softplus", 1),
-            BERTH_I64("chunk_size", berth_call_i64(mixer->call, "chunk_size", 256))));
+        BERTH_ATTRIBUTES(BERTH_BOOL("dt_softplus", 1),
+                         BERTH_I64("chunk_size", berth_call_i64(mixer->call, "chunk_size", 256))));
 }
 
 static berth_value norm(const berth_mixer *mixer, const sizes *size, berth_value y,
@@ -173,12 +172,11 @@ static berth_value norm(const berth_mixer *mixer, const sizes *size, berth_value
     return BERTH_EMIT(
         mixer->builder, "mixer2_gated_rms_norm", .prefix = berth_mixer_name(mixer, "norm"),
         BERTH_INPUTS(y, gate, has_norm ? berth_mixer_parameter(mixer, weight) : BERTH_VALUE_NONE),
-        BERTH_ATTRIBUTES(BERTH_I64("full_hidden_size", size->inner),
-                         BERTH_I64("full_n_groups", size->groups),
-                         BERTH_BOOL("use_rms_norm", has_norm),
-                         BERTH_F64("eps", berth_call_f64(mixer->call, "rms_norm_eps", 1e-5)),
-                         BERTH_I64("tp_size", mixer->world.size),
-                         BERTH_I64("tp_rank", mixer->world.rank)));
+        BERTH_ATTRIBUTES(
+            BERTH_I64("full_hidden_size", size->inner), BERTH_I64("full_n_groups", size->groups),
+            BERTH_BOOL("use_rms_norm", has_norm),
+            BERTH_F64("eps", berth_call_f64(mixer->call, "rms_norm_eps", 1e-5)),
+            BERTH_I64("tp_size", mixer->world.size), BERTH_I64("tp_rank", mixer->world.rank)));
 }
 
 static void build(berth_builder *builder, const berth_call *call) {

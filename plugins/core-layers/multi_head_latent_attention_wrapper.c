@@ -36,17 +36,16 @@ static sizes read_sizes(const berth_mixer *mixer) {
         .q_rank = berth_call_i64(call, "q_lora_rank", 0),
         .rank = berth_call_i64(call, "kv_lora_rank", 0),
     };
-    out.own =
-        berth_world_part(mixer->builder, call, mixer->world, "num_heads", out.heads).extent;
+    out.own = berth_world_part(mixer->builder, call, mixer->world, "num_heads", out.heads).extent;
     return out;
 }
 
 // What rotary_embedding gets of the call.
 static uint64_t take_rope(const berth_call *call, const berth_attribute *out[MAX_ATTRIBUTES]) {
     static const char *const own[] = {
-        "hidden_size",      "num_heads",    "scale",        "qk_nope_head_dim", "qk_rope_head_dim",
-        "v_head_dim",       "q_lora_rank",  "kv_lora_rank", "rms_norm_eps",     "tp_size",
-        "tp_rank",
+        "hidden_size",      "num_heads",  "scale",       "qk_nope_head_dim",
+        "qk_rope_head_dim", "v_head_dim", "q_lora_rank", "kv_lora_rank",
+        "rms_norm_eps",     "tp_size",    "tp_rank",
     };
     uint64_t count = 0;
     for (uint64_t i = 0; i < call->attribute_count && count < MAX_ATTRIBUTES - 1; ++i) {
@@ -89,8 +88,8 @@ static void project(const berth_mixer *mixer, const sizes *size, berth_value x,
         BERTH_ATTRIBUTES(BERTH_I64("input_size", size->hidden), BERTH_I64S("output_sizes", both, 2),
                          BERTH_BOOL("disable_tp", 1)));
     const berth_value latent = berth_mixer_columns(mixer, all, 0, size->q_rank);
-    out[0] = berth_mixer_project(mixer, queries,
-                                 berth_mixer_norm(mixer, "q_a_layernorm", latent, 1));
+    out[0] =
+        berth_mixer_project(mixer, queries, berth_mixer_norm(mixer, "q_a_layernorm", latent, 1));
     out[1] = berth_mixer_columns(mixer, all, size->q_rank, keys);
 }
 

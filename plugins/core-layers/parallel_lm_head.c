@@ -28,8 +28,8 @@ static void build(berth_builder *builder, const berth_call *call) {
         .size = sizeof(berth_linear),
         .prefix = call->prefix,
         .alias = berth_call_str(call, "tied_to", NULL),
-        .input_size = berth_call_i64(call, "embedding_dim",
-                                     x->ndim > 0 ? x->dims[x->ndim - 1].b : 0),
+        .input_size =
+            berth_call_i64(call, "embedding_dim", x->ndim > 0 ? x->dims[x->ndim - 1].b : 0),
         .output_size = part.rows,
         .has_bias = berth_call_i64(call, "bias", 0) != 0,
         .layer_class = "ParallelLMHead",

@@ -52,10 +52,9 @@ static void build(berth_builder *builder, const berth_call *call) {
         tables[0] = table(&mixer, "rel_pos_h", size->i64s[0], dim / heads);
         tables[1] = table(&mixer, "rel_pos_w", size->i64s[1], dim / heads);
     }
-    const berth_value y =
-        BERTH_EMIT(builder, "rel_pos_attn", .prefix = call->prefix,
-                   BERTH_INPUTS(x, tables[0], tables[1]),
-                   BERTH_ATTRIBUTES(BERTH_I64("num_heads", heads)));
+    const berth_value y = BERTH_EMIT(builder, "rel_pos_attn", .prefix = call->prefix,
+                                     BERTH_INPUTS(x, tables[0], tables[1]),
+                                     BERTH_ATTRIBUTES(BERTH_I64("num_heads", heads)));
     call->outputs[0] = berth_mixer_project(&mixer, proj, y);
 }
 

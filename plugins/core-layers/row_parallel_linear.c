@@ -35,11 +35,11 @@ static void build(berth_builder *builder, const berth_call *call) {
         x = builder->slice(builder, x, 1, part.offset, part.extent);
     }
     const berth_value y = builder->linear(builder, &linear, x);
-    call->outputs[0] = world.size > 1 && is_reduced
-                           ? BERTH_EMIT(builder, "all_reduce", .prefix = call->prefix,
-                                        BERTH_INPUTS(y),
-                                        BERTH_ATTRIBUTES(BERTH_I64("world_size", world.size)))
-                           : y;
+    call->outputs[0] =
+        world.size > 1 && is_reduced
+            ? BERTH_EMIT(builder, "all_reduce", .prefix = call->prefix, BERTH_INPUTS(y),
+                         BERTH_ATTRIBUTES(BERTH_I64("world_size", world.size)))
+            : y;
 }
 
 const berth_layer berth_layer_row_parallel_linear = {

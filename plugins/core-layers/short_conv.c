@@ -10,7 +10,10 @@
 static berth_value convolve(const berth_mixer *mixer, int64_t dim, int64_t own, berth_value x) {
     const int64_t width = berth_call_i64(mixer->call, "conv_L_cache", 0);
     const int has_bias = berth_call_i64(mixer->call, "conv_bias", 0) != 0;
-    const berth_mixer_weight weight = {"conv.weight", {dim, 1, width}, 3, 0, 0};
+    const berth_mixer_weight weight = {
+        "conv.weight", {dim, 1, width},
+         3, 0, 0
+    };
     const berth_mixer_weight bias = {"conv.bias", {dim}, 1, 1, 0};
     const berth_mixer_conv conv = {
         .name = "conv",
@@ -35,10 +38,9 @@ static void build(berth_builder *builder, const berth_call *call) {
         BERTH_ATTRIBUTES(BERTH_I64("input_size", dim), BERTH_I64S("output_sizes", sizes, 3),
                          BERTH_BOOL("bias", has_bias), BERTH_I64("tp_size", mixer.world.size),
                          BERTH_I64("tp_rank", mixer.world.rank)));
-    const berth_value x =
-        BERTH_EMIT(builder, "mul", .prefix = call->prefix,
-                   BERTH_INPUTS(berth_mixer_columns(&mixer, all, 0, own),
-                                berth_mixer_columns(&mixer, all, 2 * own, own)));
+    const berth_value x = BERTH_EMIT(builder, "mul", .prefix = call->prefix,
+                                     BERTH_INPUTS(berth_mixer_columns(&mixer, all, 0, own),
+                                                  berth_mixer_columns(&mixer, all, 2 * own, own)));
     const berth_value q = convolve(&mixer, dim, own, x);
     const berth_value y = BERTH_EMIT(builder, "mul", .prefix = call->prefix,
                                      BERTH_INPUTS(berth_mixer_columns(&mixer, all, own, own), q));

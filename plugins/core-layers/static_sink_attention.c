@@ -39,16 +39,14 @@ static void build(berth_builder *builder, const berth_call *call) {
     const berth_value query = split(&mixer, call->inputs[0], heads, cache.head_size);
     const berth_value key = split(&mixer, call->inputs[1], cache.num_kv_heads, cache.head_size);
     const berth_value value = split(&mixer, call->inputs[2], cache.num_kv_heads, cache.head_size);
-    const berth_value y =
-        BERTH_EMIT(builder, "paged_attention", .prefix = call->prefix,
-                   BERTH_INPUTS(query, key, value, BERTH_VALUE_NONE, BERTH_VALUE_NONE,
-                                berth_mixer_parameter(&mixer, sinks),
-                                berth_mixer_parameter(&mixer, values)),
-                   BERTH_ATTRIBUTES(BERTH_F64("scale", berth_call_f64(call, "scale", 1)),
-                                    BERTH_I64("sliding_window", cache.sliding_window)));
-    call->outputs[0] = builder->type(builder, call->inputs[0])->ndim == 3
-                           ? y
-                           : berth_mixer_join(&mixer, y);
+    const berth_value y = BERTH_EMIT(
+        builder, "paged_attention", .prefix = call->prefix,
+        BERTH_INPUTS(query, key, value, BERTH_VALUE_NONE, BERTH_VALUE_NONE,
+                     berth_mixer_parameter(&mixer, sinks), berth_mixer_parameter(&mixer, values)),
+        BERTH_ATTRIBUTES(BERTH_F64("scale", berth_call_f64(call, "scale", 1)),
+                         BERTH_I64("sliding_window", cache.sliding_window)));
+    call->outputs[0] =
+        builder->type(builder, call->inputs[0])->ndim == 3 ? y : berth_mixer_join(&mixer, y);
 }
 
 const berth_layer berth_layer_static_sink_attention = {

@@ -24,6 +24,7 @@ static berth_value table(berth_builder *builder, const berth_call *call,
         .input_dim = -1,
         .stored_output_offset = part->org_padded.offset,
         .stored_output_extent = part->rows == tokens ? 0 : tokens,
+        .stored_output_count = part->org_padded.extent,
     };
     return builder->parameter(builder, &parameter);
 }
@@ -57,23 +58,22 @@ static void build(berth_builder *builder, const berth_call *call) {
         call->outputs[0] = look_up(builder, call, call->inputs[0], weight);
         return;
     }
-    BERTH_EMIT(builder, "vocab_parallel_mask", .prefix = call->prefix,
-               BERTH_INPUTS(call->inputs[0]),
-               BERTH_ATTRIBUTES(
-                   BERTH_I64("org_vocab_start_index", part.org.offset),
-                   BERTH_I64("org_vocab_end_index", part.org.offset + part.org.extent),
-                   BERTH_I64("num_org_vocab_padding", part.org_padding),
-                   BERTH_I64("added_vocab_start_index", part.added.offset),
-                   BERTH_I64("added_vocab_end_index", part.added.offset + part.added.extent)),
-               .outputs = call->outputs + 1, .output_count = 2);
+    BERTH_EMIT(
+        builder, "vocab_parallel_mask", .prefix = call->prefix, BERTH_INPUTS(call->inputs[0]),
+        BERTH_ATTRIBUTES(BERTH_I64("org_vocab_start_index", part.org.offset),
+                         BERTH_I64("org_vocab_end_index", part.org.offset + part.org.extent),
+                         BERTH_I64("num_org_vocab_padding", part.org_padding),
+                         BERTH_I64("added_vocab_start_index", part.added.offset),
+                         BERTH_I64("added_vocab_end_index", part.added.offset + part.added.extent)),
+        .outputs = call->outputs + 1, .output_count = 2);
     const berth_value found = look_up(builder, call, call->outputs[1], weight);
     const berth_value y = BERTH_EMIT(builder, "mask_rows", .prefix = call->prefix,
                                      BERTH_INPUTS(found, call->outputs[2]));
-    call->outputs[0] = berth_call_i64(call, "reduce_results", 1)
-                           ? BERTH_EMIT(builder, "all_reduce", .prefix = call->prefix,
-                                        BERTH_INPUTS(y),
-                                        BERTH_ATTRIBUTES(BERTH_I64("world_size", world.size)))
-                           : y;
+    call->outputs[0] =
+        berth_call_i64(call, "reduce_results", 1)
+            ? BERTH_EMIT(builder, "all_reduce", .prefix = call->prefix, BERTH_INPUTS(y),
+                         BERTH_ATTRIBUTES(BERTH_I64("world_size", world.size)))
+            : y;
 }
 
 const berth_layer berth_layer_vocab_parallel_embedding = {

@@ -201,8 +201,7 @@ static berth_status copy_on_device(void *self, uint64_t device, const berth_copy
 
 static berth_status capture_begin(void *self, uint64_t device) {
     const berth_gpu *gpu = self;
-    CUDA_TRY(gpu,
-             cudaStreamBeginCapture(gpu->streams[device], cudaStreamCaptureModeThreadLocal));
+    CUDA_TRY(gpu, cudaStreamBeginCapture(gpu->streams[device], cudaStreamCaptureModeThreadLocal));
     return BERTH_OK;
 }
 

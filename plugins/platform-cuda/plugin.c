@@ -71,8 +71,8 @@ static const berth_dtype dtypes[] = {BERTH_DTYPE_BF16, BERTH_DTYPE_F16, BERTH_DT
 
 static const berth_capabilities capabilities = {
     .size = sizeof(berth_capabilities),
-    .flags = BERTH_CAPABILITY_STREAMS | BERTH_CAPABILITY_PINNED_MEMORY |
-             BERTH_CAPABILITY_GRAPH_CAPTURE,
+    .flags =
+        BERTH_CAPABILITY_STREAMS | BERTH_CAPABILITY_PINNED_MEMORY | BERTH_CAPABILITY_GRAPH_CAPTURE,
     .dtypes = dtypes,
     .dtype_count = sizeof dtypes / sizeof dtypes[0],
     .memory_type = BERTH_MEMORY_CUDA,

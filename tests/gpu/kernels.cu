@@ -99,15 +99,9 @@ void describe(tensor *out, void *data, berth_dtype dtype, std::vector<int64_t> s
         out->strides[i] = stride;
         stride *= shape[i];
     }
-    out->at = berth_tensor{sizeof(berth_tensor),
-                           data,
-                           BERTH_MEMORY_CUDA,
-                           0,
-                           (int32_t)shape.size(),
-                           dtype,
-                           out->shape,
-                           out->strides,
-                           0};
+    out->at = berth_tensor{
+        sizeof(berth_tensor), data, BERTH_MEMORY_CUDA, 0, (int32_t)shape.size(), dtype, out->shape,
+        out->strides,         0};
 }
 
 // ---- timing -------------------------------------------------------------------------------------
@@ -212,10 +206,10 @@ struct site_of {
 void measure_ceilings() {
     void *from = make(2 * GIB);
     void *to = make(2 * GIB);
-    copy_rate = 4.0 * GIB / seconds_of(4, [&](int) {
-                    (void)cudaMemcpyAsync(to, from, 2 * GIB, cudaMemcpyDeviceToDevice,
-                                          gpu.streams[0]);
-                });
+    copy_rate =
+        4.0 * GIB / seconds_of(4, [&](int) {
+            (void)cudaMemcpyAsync(to, from, 2 * GIB, cudaMemcpyDeviceToDevice, gpu.streams[0]);
+        });
     printf("%-44s %27.1f GB/s\n", "copy of 2 GiB, bytes read and written", copy_rate / 1e9);
     cuda_product p = {};
     const cuda_lt *lt = nullptr;
@@ -455,7 +449,11 @@ int main() {
         int64_t outputs;
         int64_t depth;
     } shapes[] = {
-        {"qkv", 6144, 4096}, {"o", 4096, 4096}, {"gate_up", 28672, 4096}, {"down", 4096, 14336}};
+        {"qkv",     6144,  4096 },
+        {"o",       4096,  4096 },
+        {"gate_up", 28672, 4096 },
+        {"down",    4096,  14336}
+    };
     int major = 0;
     host.size = sizeof host;
     host.fail = host_fail;

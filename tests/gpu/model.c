@@ -97,8 +97,7 @@ static void count_work(bench *b, const char *model) {
     const double heads = number(json, "num_attention_heads");
     const double kv_heads = number(json, "num_key_value_heads");
     b->vocabulary = (int64_t)number(json, "vocab_size");
-    b->linear_weights =
-        layers * hidden * ((2 * heads + 2 * kv_heads) * width + 3 * inner);
+    b->linear_weights = layers * hidden * ((2 * heads + 2 * kv_heads) * width + 3 * inner);
     b->head_weights = (double)b->vocabulary * hidden;
     b->kv_bytes = layers * kv_heads * width * 2 * 2;
     berth_json_destroy(json);
@@ -162,8 +161,8 @@ static void time_decode(bench *b, size_t requests) {
     }
     qsort(samples, STEPS, sizeof *samples, compare);
     const double median = samples[STEPS / 2];
-    const double bytes = 2 * (b->linear_weights + b->head_weights) +
-                         (double)requests * CONTEXT * b->kv_bytes;
+    const double bytes =
+        2 * (b->linear_weights + b->head_weights) + (double)requests * CONTEXT * b->kv_bytes;
     (void)printf("decode, %3zu requests, context %d   %8.3f ms a step  %9.1f tokens/s  %7.1f GB/s",
                  requests, CONTEXT, median * 1e3, (double)requests / median, bytes / median / 1e9);
     if (b->copy_rate > 0) {
@@ -187,8 +186,9 @@ static void time_prefill(bench *b) {
     qsort(samples, REPEATS, sizeof *samples, compare);
     const double median = samples[REPEATS / 2];
     const double flops = 2 * PROMPT * b->linear_weights + 2 * b->head_weights;
-    (void)printf("prefill, 1 request of %d tokens     %8.2f ms         %9.1f tokens/s  %7.1f TFLOP/s",
-                 PROMPT, median * 1e3, PROMPT / median, flops / median / 1e12);
+    (void)printf(
+        "prefill, 1 request of %d tokens     %8.2f ms         %9.1f tokens/s  %7.1f TFLOP/s",
+        PROMPT, median * 1e3, PROMPT / median, flops / median / 1e12);
     if (b->product_rate > 0) {
         (void)printf("  %5.1f %% of the product", 100 * flops / median / b->product_rate);
     }

@@ -4,11 +4,15 @@
 #include "support/test.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include "base/array.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "support/program.h"
+#include "support/sandbox.h"
 
 #define MODEL "tests/data/models/shakespeare"
 #define WRONG TEST_BUILD "/tests/plugins/wrong-op/wrong-op.plugin.yaml"
@@ -117,4 +121,135 @@ TEST(bench_model_refuses_what_it_cannot_do) {
     PROGRAM_RUN(&p, CPU, BENCH, "--max-num-seqs", "8");
     CHECK_INT(p.status, 2);
     CHECK_CONTAINS(p.err, "--max-num-seqs 8 or --max-num-batched-tokens 512 is too little");
+}
+
+// ---- op -----------------------------------------------------------------------------------------
+
+TEST(bench_op_prints_a_case_of_each_kind) {
+    static const char *const cases[] = {"contiguous-4096", "linear-2048x2048-1",
+                                        "paged_attention-decode"};
+    program p;
+    need_cpu();
+    for (size_t i = 0; i < BERTH_COUNT(cases); ++i) {
+        PROGRAM_MUST(&p, CPU, BERTH, "bench", "op", cases[i], "--platform", "cpu", "--threads", "2",
+                     "--json");
+        CHECK_STR(p.err, "");
+        berth_json *root = program_json(&p);
+        CHECK_UINT(berth_json_size(root), 1);
+        check_row(berth_json_at(root, 0), cases[i], 2);
+        berth_json_destroy(root);
+    }
+}
+
+TEST(bench_op_takes_part_of_a_name_for_several_cases) {
+    program p;
+    need_cpu();
+    PROGRAM_MUST(&p, CPU, BERTH, "bench", "op", "rms_norm", "--platform", "cpu", "--threads", "1");
+    CHECK_CONTAINS(p.out, "rms_norm-2048  1 ");
+    CHECK_CONTAINS(p.out, "rms_norm-4096  1 ");
+    CHECK(strstr(p.out, "embedding") == NULL);
+}
+
+TEST(bench_op_never_times_a_wrong_kernel) {
+    program p;
+    need_cpu();
+    PROGRAM_RUN(&p, CPU, BERTH, "bench", "op", "silu", "--platform", "cpu", "--threads", "1",
+                "--plugin", WRONG);
+    CHECK_INT(p.status, 7);
+    CHECK_STR(p.out, "");
+    CHECK_CONTAINS(p.err, "the largest error beside the op's reference is ");
+    CHECK_CONTAINS(p.err, "(while silu_and_mul-14336 on 1 threads)");
+}
+
+TEST(bench_op_refuses_an_unknown_case_with_the_nearest) {
+    program p;
+    PROGRAM_RUN(&p, CPU, BERTH, "bench", "op", "contigous-4096");
+    CHECK_INT(p.status, 2);
+    CHECK_CONTAINS(p.err, "no case is called 'contigous-4096', did you mean 'contiguous-4096'");
+}
+
+// A device with memory of its own has no roof here.
+TEST(bench_op_has_no_ceiling_on_another_device) {
+    program p;
+    double value = 0;
+    PROGRAM_MUST(&p, CPU, BERTH, "bench", "op", "rms_norm-2048", "--platform", "dummy", "--threads",
+                 "1", "--json", "--allow-fallback");
+    berth_json *root = program_json(&p);
+    check_row(berth_json_at(root, 0), "rms_norm-2048", 1);
+    CHECK(berth_json_get_f64(root, "0.ceiling", &value) != BERTH_OK);
+    berth_status_clear();
+    berth_json_destroy(root);
+}
+
+// ---- two builds ---------------------------------------------------------------------------------
+
+#define COMPARE "tools/bench-compare"
+#define TABLE   "case  threads  value  unit  ceiling  share  p10  p90  times one  note\n"
+
+TEST(bench_compare_says_which_cases_are_slower) {
+    static const struct {
+        const char *before;
+        const char *after;
+        const char *text;
+        int status;
+    } cases[] = {
+        {"a  1  100  GB/s  -  -  98  102  -  -", "a  1  99  GB/s  -  -  97  101  -  -", "as before",
+         0                                                                                            },
+        {"a  1  100  GB/s  -  -  98  102  -  -", "a  1  80  GB/s  -  -  79  81  -  -",  "0.800",     1},
+        {"a  1  100  us  -  -  98  102  -  -",   "a  1  80  us  -  -  79  81  -  -",    "faster",    0},
+        {"a  1  100  us  -  -  98  102  -  -",   "a  1  120  us  -  -  119  121  -  -", "slower",    1},
+        {"a  1  100  us  -  -  98  102  -  -",   "a  2  100  us  -  -  98  102  -  -",  "",          2},
+    };
+    sandbox box;
+    sandbox_make(&box);
+    for (size_t i = 0; i < BERTH_COUNT(cases); ++i) {
+        char text[512];
+        program p;
+        (void)snprintf(text, sizeof text, TABLE "%s\n", cases[i].before);
+        const char *before = sandbox_write(&box, "before.tsv", text);
+        (void)snprintf(text, sizeof text, TABLE "%s\n", cases[i].after);
+        PROGRAM_RUN(&p, NULL, COMPARE, before, sandbox_write(&box, "after.tsv", text));
+        CHECK_INT(p.status, cases[i].status);
+        CHECK_CONTAINS(p.out, cases[i].text);
+    }
+    sandbox_remove(&box);
+}
+
+// A program that prints the next of its figures each time, and that it was asked for a bench.
+static const char *write_build(const sandbox *box, const char *name, const char *figures) {
+    char text[1024];
+    (void)snprintf(
+        text, sizeof text,
+        "#!/bin/sh\n[ \"$*\" = 'bench model decode --json' ] || exit 2\n"
+        "n=$(cat \"$0.count\" 2>/dev/null || echo 0)\nn=$((n + 1))\necho $n >\"$0.count\"\n"
+        "set -- %s\nshift $((n - 1))\n"
+        "printf '[\\n  {\\n    \"case\": \"decode\",\\n    \"threads\": 1,\\n    \"value\": %%s,"
+        "\\n    \"unit\": \"tokens/s\",\\n    \"p10\": 1,\\n    \"p90\": 9\\n  }\\n]\\n' $1\n",
+        figures);
+    const char *path = sandbox_write(box, name, text);
+    CHECK_INT(chmod(path, 0755), 0);
+    return path;
+}
+
+TEST(bench_compare_runs_two_builds_in_turns) {
+    program p;
+    sandbox box;
+    sandbox_make(&box);
+    const char *before = write_build(&box, "before", "10 11 12");
+    PROGRAM_RUN(&p, PROGRAM_ENV("ROUNDS=3"), COMPARE, before,
+                write_build(&box, "same", "11.5 9 10.5"), "model", "decode", "--json");
+    CHECK_INT(p.status, 0);
+    CHECK_CONTAINS(p.out, "11.000       10.500 tokens/s    0.955");
+    CHECK_CONTAINS(p.out, "as before");
+    sandbox_remove(&box);
+    sandbox_make(&box);
+    before = write_build(&box, "before", "10 11 12");
+    PROGRAM_RUN(&p, PROGRAM_ENV("ROUNDS=3"), COMPARE, before,
+                write_build(&box, "slower", "9 8 9.5"), "model", "decode", "--json");
+    CHECK_INT(p.status, 1);
+    CHECK_CONTAINS(p.out, "slower");
+    PROGRAM_RUN(&p, NULL, COMPARE, sandbox_path(&box, "absent"), before);
+    CHECK_INT(p.status, 2);
+    CHECK_CONTAINS(p.err, "is neither a program nor a file of results");
+    sandbox_remove(&box);
 }

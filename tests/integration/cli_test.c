@@ -41,6 +41,7 @@ TEST(cli_help_lists_every_command_and_each_has_its_own) {
         {"graph",    NULL     },
         {"bench",    "host"   },
         {"bench",    "model"  },
+        {"bench",    "op"     },
         {"config",   NULL     },
     };
     program all;
@@ -62,7 +63,7 @@ TEST(cli_help_lists_every_command_and_each_has_its_own) {
 TEST(cli_version_names_program_and_abi) {
     program p;
     PROGRAM_MUST(&p, ALONE, BERTH, "--version");
-    CHECK_STR(p.out, "berth " BERTH_VERSION ", plugin ABI 1.0\n");
+    CHECK_STR(p.out, "berth " BERTH_VERSION ", plugin ABI 1.1\n");
 }
 
 TEST(cli_config_reads_back_what_it_prints) {

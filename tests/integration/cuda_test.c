@@ -60,15 +60,17 @@ TEST(cuda_declines_with_a_reason_where_there_is_no_gpu) {
 
 TEST(cuda_computes_what_the_reference_computed) {
     static const char *const models[] = {MODELS "llama", MODELS "qwen3", MODELS "shakespeare"};
+    static const char *const dtypes[] = {"float32", "bfloat16", "float16"};
     if (strcmp(find_fate().state, "declined") == 0) {
         SKIP("there is no GPU");
     }
-    for (size_t i = 0; i < BERTH_COUNT(models); ++i) {
+    for (size_t i = 0; i < BERTH_COUNT(models) * BERTH_COUNT(dtypes); ++i) {
+        const char *model = models[i / BERTH_COUNT(dtypes)];
         program p;
         char golden[256];
-        (void)snprintf(golden, sizeof(golden), "%s/golden.json", models[i]);
-        PROGRAM_MUST(&p, NULL, BERTH, "eval", "--model", models[i], "--golden", golden,
-                     "--platform", "cuda", "--allow-fallback");
+        (void)snprintf(golden, sizeof(golden), "%s/golden.json", model);
+        PROGRAM_MUST(&p, NULL, BERTH, "eval", "--model", model, "--golden", golden, "--platform",
+                     "cuda", "--dtype", dtypes[i % BERTH_COUNT(dtypes)]);
         CHECK_CONTAINS(p.out, "passed");
     }
 }

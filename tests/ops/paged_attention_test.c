@@ -95,43 +95,47 @@ static void build(op_case *self, const char *dtype, const char *more, const batc
     }
 }
 
-// The last tokens of the sequence, as many as both have.
-static int64_t count_different(const op_case *a, const op_results *of_a, int64_t place_a,
-                               const op_case *b, const op_results *of_b, int64_t place_b) {
-    const int64_t end_a = row_of(a, place_a + 1);
-    const int64_t end_b = row_of(b, place_b + 1);
-    const int64_t rows_a = end_a - row_of(a, place_a);
-    const int64_t rows_b = end_b - row_of(b, place_b);
+// What came out for the sequence at `place`.
+typedef struct result {
+    op_case of;
+    op_results got;
+    int64_t place;
+} result;
+
+// Elements of the last tokens of the sequence, as many as both have.
+static int64_t count_different(const result *a, const result *b) {
+    const int64_t end_a = row_of(&a->of, a->place + 1);
+    const int64_t end_b = row_of(&b->of, b->place + 1);
+    const int64_t rows_a = end_a - row_of(&a->of, a->place);
+    const int64_t rows_b = end_b - row_of(&b->of, b->place);
     const int64_t rows = rows_a < rows_b ? rows_a : rows_b;
     int64_t different = 0;
     for (int64_t i = 1; i <= rows * HEADS * WIDTH; ++i) {
-        different += op_tensor_get(&of_a->outputs[0], end_a * HEADS * WIDTH - i) !=
-                     op_tensor_get(&of_b->outputs[0], end_b * HEADS * WIDTH - i);
+        different += op_tensor_get(&a->got.outputs[0], end_a * HEADS * WIDTH - i) !=
+                     op_tensor_get(&b->got.outputs[0], end_b * HEADS * WIDTH - i);
     }
     return different;
 }
 
 static void check_batches(const char *dtype, const char *more) {
     static const int64_t threads[] = {1, 3, 16};
-    op_case first;
-    op_results wanted;
-    build(&first, dtype, more, &batches[0]);
-    op_case_run(&first, op_kernel_find("paged_attention"), &wanted);
+    result first = {.place = batches[0].place};
+    build(&first.of, dtype, more, &batches[0]);
+    op_case_run(&first.of, op_kernel_find("paged_attention"), &first.got);
     for (size_t i = 0; i < BERTH_COUNT(batches); ++i) {
-        op_case next;
-        build(&next, dtype, more, &batches[i]);
+        result next = {.place = batches[i].place};
+        build(&next.of, dtype, more, &batches[i]);
         for (size_t k = 0; k < BERTH_COUNT(threads); ++k) {
-            op_results got;
             op_kernel_threads(threads[k]);
-            op_case_run(&next, op_kernel_find("paged_attention"), &got);
-            CHECK_INT(count_different(&first, &wanted, 0, &next, &got, batches[i].place), 0);
-            op_results_free(&got);
+            op_case_run(&next.of, op_kernel_find("paged_attention"), &next.got);
+            CHECK_INT(count_different(&first, &next), 0);
+            op_results_free(&next.got);
         }
-        op_case_free(&next);
+        op_case_free(&next.of);
     }
     op_kernel_threads(1);
-    op_results_free(&wanted);
-    op_case_free(&first);
+    op_results_free(&first.got);
+    op_case_free(&first.of);
 }
 
 TEST(a_token_depends_on_what_it_sees_alone) {

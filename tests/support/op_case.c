@@ -191,7 +191,11 @@ static void make_bytes(op_tensor *tensor, uint64_t bytes) {
 }
 
 static void make_call(const op_case *self, const op_site *site, op_results *out, op_call *call) {
-    *out = (op_results){.count = site->site.output_count};
+    *out = (op_results){
+        .count = site->site.output_count,
+        .state_atol = self->state_atol,
+        .state_rtol = self->state_rtol,
+    };
     for (size_t i = 0; i < out->count; ++i) {
         const berth_value_type *type = &site->types[i];
         op_shape shape = {.dtype = type->dtype, .ndim = type->ndim};
@@ -201,7 +205,7 @@ static void make_call(const op_case *self, const op_site *site, op_results *out,
     }
     for (uint64_t i = 0; i < self->op->state_count; ++i) {
         op_tensor_copy(&out->states[i], &self->states[i], false);
-        call->states[i] = &out->states[i].tensor;
+        call->states[i] = op_tensor_is_present(&self->states[i]) ? &out->states[i].tensor : NULL;
     }
     for (uint64_t i = 0; i < self->op->input_count; ++i) {
         call->inputs[i] = op_tensor_is_present(&self->inputs[i]) ? &self->inputs[i].tensor : NULL;
@@ -343,7 +347,8 @@ void op_results_compare(const op_results *got, const op_results *wanted, double 
     }
     for (size_t i = 0; i < OP_MAX_STATES; ++i) {
         if (op_tensor_is_present(&wanted->states[i])) {
-            op_tensor_compare(&got->states[i], &wanted->states[i], 0, 0);
+            op_tensor_compare(&got->states[i], &wanted->states[i], wanted->state_atol,
+                              wanted->state_rtol);
         }
     }
 }

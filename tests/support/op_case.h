@@ -39,6 +39,8 @@ typedef struct op_case {
     op_tensor slot_mapping; // absent: keys and values are
     double atol;
     double rtol;
+    double state_atol;
+    double state_rtol;
 } op_case;
 
 // What a run leaves behind.
@@ -46,6 +48,8 @@ typedef struct op_results {
     op_tensor outputs[BERTH_MAX_OUTPUTS];
     size_t count;
     op_tensor states[OP_MAX_STATES];
+    double state_atol; // within which other results' states must be
+    double state_rtol;
 } op_results;
 
 typedef struct op_shape {
@@ -95,7 +99,7 @@ void op_case_run(const op_case *self, const berth_op_impl *impl, op_results *out
 // The same with output 0 in the memory of input 0, for an implementation that says it can.
 void op_case_run_in_place(const op_case *self, const berth_op_impl *impl, op_results *out);
 // |got − wanted| ≤ atol + rtol · |wanted|; NaN meets NaN, infinities are equal. States are compared
-// with tolerance 0.
+// with the tolerance that `wanted` has for them.
 void op_results_compare(const op_results *got, const op_results *wanted, double atol, double rtol);
 void op_tensor_compare(const op_tensor *got, const op_tensor *wanted, double atol, double rtol);
 void op_results_free(op_results *self);
@@ -117,6 +121,8 @@ typedef struct op_line {
     char refusal[128];
     double atol;
     double rtol;
+    double state_atol;
+    double state_rtol;
 } op_line;
 
 // Reads a file of cases; adds each with `add`. A line that is wrong ends the process with its

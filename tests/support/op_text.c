@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tests/ops/<op>.txt: one case a line, words apart by blanks, # begins a comment.
 //
-//   tolerance ATOL RTOL          for the lines that follow
+//   tolerance ATOL RTOL [ATOL RTOL]  for the lines that follow; the second pair for states, else 0
 //   case NAME: WORD …            reference and kernels must agree
 //   native NAME: WORD …          the same, but no kernel of platform-cpu may take it
 //   refuse NAME: WORD … -> TEXT  the shape rule must refuse it, and its text must contain TEXT
@@ -12,6 +12,7 @@
 //   INPUT=f32[T,64]              an operand, random; after the bracket, in this order:
 //       +8  eight elements between rows      @1  begins one element later
 //       <48 integers below 48                !   a parameter
+//       :0,3,7  these numbers, in place of random ones
 //   STATE=f32[9,8,2,16]          block 0 holds NaN: nothing may be read from it
 //   ATTRIBUTE=0.5                by the kind that the op declares, a list as 1,-1
 //   batch=2:5,1:9                sequences as new tokens : tokens in all; sets T; needs the states
@@ -77,7 +78,10 @@ static bool take_line(const char *text, op_line *line, bool *out_is_case) {
             return *out_is_case;
         }
     }
-    return text[0] == 0 || sscanf(text, "tolerance %lf %lf", &line->atol, &line->rtol) == 2;
+    line->state_atol = text[0] == 0 ? line->state_atol : 0;
+    line->state_rtol = text[0] == 0 ? line->state_rtol : 0;
+    return text[0] == 0 || sscanf(text, "tolerance %lf %lf %lf %lf", &line->atol, &line->rtol,
+                                  &line->state_atol, &line->state_rtol) >= 2;
 }
 
 void op_lines_read(const berth_op *op, const char *path,
@@ -153,6 +157,19 @@ static int64_t option(const char **text, char mark) {
     return value;
 }
 
+// "0,3,7", one for each element.
+static void set_numbers(const parsing *self, op_tensor *tensor, const char *text) {
+    const char *next = text;
+    for (int64_t i = 0; i < op_tensor_count(tensor); ++i) {
+        char *end = NULL;
+        op_tensor_set(tensor, i, strtod(next, &end));
+        next = *end == ',' ? end + 1 : end;
+    }
+    if (*next != 0) {
+        bad_word(self, text);
+    }
+}
+
 static void build_operand(parsing *self, op_tensor *tensor, const char *value) {
     char dtype[8] = "";
     op_shape shape = {0};
@@ -170,6 +187,9 @@ static void build_operand(parsing *self, op_tensor *tensor, const char *value) {
     op_tensor_make(tensor, &shape, self->out);
     tensor->is_parameter = *rest == '!';
     op_tensor_randomise(tensor, &self->seed, limit);
+    if (*rest == ':') {
+        set_numbers(self, tensor, rest + 1);
+    }
 }
 
 // "1,-1", numbers that live until the next line.
@@ -344,6 +364,8 @@ void op_line_build(const op_line *line, op_case *out) {
     op_case_init(out, line->op);
     out->atol = line->atol;
     out->rtol = line->rtol;
+    out->state_atol = line->state_atol;
+    out->state_rtol = line->state_rtol;
     for (const char *c = line->name; *c != 0; ++c) {
         self.seed = self.seed * 131 + (unsigned char)*c;
     }

@@ -26,6 +26,13 @@ typedef struct queued {
 static queued queue[MAX_QUEUED];
 static size_t queue_count;
 
+// A recorded step of fake-recording.
+typedef struct recorded {
+    queued calls[MAX_QUEUED];
+    size_t count;
+} recorded;
+static recorded *recording; // NULL: forwards run
+
 // ---- memory of fake-device ----------------------------------------------------------------------
 
 static size_t index_of(const void *base) {
@@ -156,6 +163,11 @@ static berth_tensor *resolve(resolved *in, const berth_tensor *tensor) {
 
 berth_status test_device_forward(void *self, const berth_op_args *args) {
     const berth_op_site *site = self;
+    if (recording != NULL) {
+        CHECK(recording->count < MAX_QUEUED);
+        recording->calls[recording->count++] = (queued){.self = self, .args = args};
+        return BERTH_OK;
+    }
     resolved all = {.count = 0};
     const berth_tensor *inputs[BERTH_MAX_INPUTS] = {0};
     berth_tensor *outputs[BERTH_MAX_OUTPUTS] = {0};
@@ -194,11 +206,48 @@ berth_status test_device_forward(void *self, const berth_op_args *args) {
     return site->op->reference(self, &own);
 }
 
+// ---- recordings ---------------------------------------------------------------------------------
+
+static berth_status capture_begin(void *self, uint64_t device) {
+    (void)self;
+    (void)device;
+    CHECK(recording == NULL);
+    recording = calloc(1, sizeof(*recording));
+    return BERTH_OK;
+}
+
+static berth_status capture_end(void *self, uint64_t device, void **out_graph) {
+    (void)self;
+    (void)device;
+    CHECK(recording != NULL);
+    *out_graph = recording;
+    recording = NULL;
+    ++live_count;
+    return BERTH_OK;
+}
+
+static berth_status replay(void *self, uint64_t device, void *graph) {
+    (void)self;
+    (void)device;
+    const recorded *calls = graph;
+    for (size_t i = 0; i < calls->count; ++i) {
+        CHECK_OK(test_device_forward(calls->calls[i].self, calls->calls[i].args));
+    }
+    return BERTH_OK;
+}
+
+static void release_graph(void *self, uint64_t device, void *graph) {
+    (void)self;
+    (void)device;
+    free(graph);
+    --live_count;
+}
+
 #define DEVICE_IMPL(op_name, bits)                                                                 \
     {                                                                                              \
         .size = sizeof(berth_op_impl), .op = (op_name), .name = "oot." op_name,                    \
         .dispatch_key = BERTH_DISPATCH_OOT, .revision = 1, .forward = test_device_forward,         \
-        .flags = (bits)                                                                            \
+        .flags = (bits) | BERTH_IMPL_CAPTURABLE                                                    \
     }
 const berth_op_impl test_device_impls[TEST_DEVICE_IMPLS] = {
     DEVICE_IMPL("norm", BERTH_IMPL_IN_PLACE),
@@ -238,6 +287,14 @@ static const berth_capabilities handles = {
     .memory_type = BERTH_MEMORY_EXTENSION,
     .alignment_bytes = 256,
 };
+static const berth_capabilities recorder = {
+    .size = sizeof(recorder),
+    .flags = BERTH_CAPABILITY_GRAPH_CAPTURE,
+    .dtypes = dtypes,
+    .dtype_count = 1,
+    .memory_type = BERTH_MEMORY_EXTENSION,
+    .alignment_bytes = 256,
+};
 static const berth_device_api host_api = {
     .size = sizeof(host_api),
     .allocate = allocate_host,
@@ -253,6 +310,22 @@ static const berth_device_api device_api = {
     .copy_to_device = copy_to_device,
     .copy_to_host = copy_to_host,
     .synchronize = synchronize,
+};
+
+static const berth_device_api recorder_api = {
+    .size = sizeof(recorder_api),
+    .allocate = allocate,
+    .release = release,
+    .copy_to_device = copy_to_device,
+    .copy_to_host = copy_to_host,
+    .synchronize = synchronize,
+    .allocate_host = allocate_host,
+    .release_host = release_host,
+    .queue_to_device = copy_to_device,
+    .capture_begin = capture_begin,
+    .capture_end = capture_end,
+    .replay = replay,
+    .release_graph = release_graph,
 };
 
 static berth_status one_device(void *self, uint64_t *out_count) {
@@ -279,7 +352,9 @@ static berth_status add(berth_registrar *registrar, const char *name, uint64_t k
         .device_type = device_type,
         .device_name = "fake",
         .capabilities = capabilities,
-        .device = capabilities == &handles ? &device_api : &host_api,
+        .device = capabilities == &handles    ? &device_api
+                  : capabilities == &recorder ? &recorder_api
+                                              : &host_api,
         .device_count = one_device,
         .device_info = describe_device,
         .get_attn_backend = content_now.get_attn_backend,
@@ -305,6 +380,11 @@ static berth_status add_streams(const berth_host *host, berth_registrar *registr
 static berth_status add_device(const berth_host *host, berth_registrar *registrar) {
     (void)host;
     return add(registrar, "fake-device", BERTH_PLATFORM_OOT, "fake", &handles);
+}
+
+static berth_status add_recording(const berth_host *host, berth_registrar *registrar) {
+    (void)host;
+    return add(registrar, "fake-recording", BERTH_PLATFORM_OOT, "fake", &recorder);
 }
 
 static berth_status add_content(const berth_host *host, berth_registrar *registrar) {
@@ -335,6 +415,7 @@ static const berth_entry_point *const entries[] = {
     ENTRY(BERTH_GROUP_PLATFORM, "fake-rocm", add_rocm),
     ENTRY(BERTH_GROUP_PLATFORM, "fake-streams", add_streams),
     ENTRY(BERTH_GROUP_PLATFORM, "fake-device", add_device),
+    ENTRY(BERTH_GROUP_PLATFORM, "fake-recording", add_recording),
     ENTRY(BERTH_GROUP_GENERAL, "content", add_content),
 };
 static const berth_plugin plugin = {

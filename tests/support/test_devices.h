@@ -7,6 +7,7 @@
 //                 work is done at synchronize
 //   fake-device   kind OOT, device type "fake"; memory is handles: whoever takes one for an address
 //                 crashes
+//   fake-recording  the same; test_device_forward only notes its call while a step is recorded
 #ifndef TEST_DEVICES_H
 #define TEST_DEVICES_H
 

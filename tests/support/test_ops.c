@@ -293,8 +293,21 @@ static const berth_op_attribute weights_attribute = {
     .name = "weights",
     .kind = BERTH_ATTRIBUTE_F64S,
 };
+static const berth_attribute seven = {
+    .size = sizeof(seven),
+    .name = "count",
+    .kind = BERTH_ATTRIBUTE_I64,
+    .i64 = 7,
+};
+static const berth_op_attribute count_attribute = {
+    .size = sizeof(count_attribute),
+    .name = "count",
+    .kind = BERTH_ATTRIBUTE_I64,
+    .default_value = &seven,
+    .since = 2,
+};
 static const berth_op_attribute *const describe_attributes[] = {
-    BERTH_OPTIONAL_ATTRIBUTE("count", BERTH_ATTRIBUTE_I64, .i64 = 7),
+    &count_attribute,
     BERTH_OPTIONAL_ATTRIBUTE("ratio", BERTH_ATTRIBUTE_F64, .f64 = 0.5),
     BERTH_OPTIONAL_ATTRIBUTE("flag", BERTH_ATTRIBUTE_BOOL, .i64 = 1),
     BERTH_OPTIONAL_ATTRIBUTE("label", BERTH_ATTRIBUTE_STR, .str = "plain"),
@@ -302,10 +315,11 @@ static const berth_op_attribute *const describe_attributes[] = {
     &weights_attribute,
 };
 
+// Their second revision, beside which implementations of the first still run.
 #define OP(id, class, shape_rule, run, ...)                                                        \
     {                                                                                              \
-        .size = sizeof(berth_op), .name = (id), .class_name = (class), .revision = 1,              \
-        .infer = (shape_rule), .reference = (run), __VA_ARGS__                                     \
+        .size = sizeof(berth_op), .name = (id), .class_name = (class), .revision = 2,              \
+        .compatible_revision = 1, .infer = (shape_rule), .reference = (run), __VA_ARGS__           \
     }
 #define INPUTS(table) .inputs = (table), .input_count = sizeof(table) / sizeof((table)[0])
 #define STATES(table) .states = (table), .state_count = sizeof(table) / sizeof((table)[0])

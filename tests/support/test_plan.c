@@ -143,6 +143,7 @@ static void add_sequence(test_batch *it, int sequence, int query_len, int seq_le
         it->slots[row] =
             table[position / TEST_BLOCK_SIZE] * TEST_BLOCK_SIZE + position % TEST_BLOCK_SIZE;
     }
+    batch->max_query_len = query_len > batch->max_query_len ? query_len : batch->max_query_len;
     it->lengths[sequence] = seq_len;
     it->starts[sequence + 1] = (int32_t)batch->token_count;
 }
@@ -156,7 +157,6 @@ void test_batch_fill(test_batch *it, const int *query_lens, const int *seq_lens,
         .sequence_count = sequences,
         .logits_row_count = rows,
         .group_count = 1,
-        .max_query_len = TEST_MAX_TOKENS,
         .max_seq_len = TEST_MAX_BLOCKS * TEST_BLOCK_SIZE,
     };
     for (int i = 0; i < sequences; ++i) {

@@ -28,18 +28,19 @@ typedef struct layout {
         .bytes = sizeof(((type *)0)->member), .frozen_offset = (at), .frozen_bytes = (size)        \
     }
 
-// Sizes in bytes at ABI 1.0: a struct may have grown since.
+// Sizes in bytes that the rows below cover, at least those of ABI 1.0: a struct may have grown
+// since.
 static const layout structs[] = {
     STRUCT(berth_tensor, 56),
     STRUCT(berth_dim, 32),
     STRUCT(berth_value_type, 272),
     STRUCT(berth_attribute, 72),
-    STRUCT(berth_op_argument, 32),
-    STRUCT(berth_op_attribute, 40),
+    STRUCT(berth_op_argument, 40),
+    STRUCT(berth_op_attribute, 48),
     STRUCT(berth_op_site, 120),
     STRUCT(berth_op_result, 24),
     STRUCT(berth_op_args, 56),
-    STRUCT(berth_op, 112),
+    STRUCT(berth_op, 120),
     STRUCT(berth_device, 40),
     STRUCT(berth_op_impl, 128),
     STRUCT(berth_batch_view, 64),
@@ -110,11 +111,13 @@ static const layout members[] = {
     MEMBER(berth_op_argument, name, 8, 8),
     MEMBER(berth_op_argument, flags, 16, 8),
     MEMBER(berth_op_argument, layout, 24, 8),
+    MEMBER(berth_op_argument, since, 32, 8),
     MEMBER(berth_op_attribute, size, 0, 8),
     MEMBER(berth_op_attribute, name, 8, 8),
     MEMBER(berth_op_attribute, kind, 16, 8),
     MEMBER(berth_op_attribute, is_required, 24, 8),
     MEMBER(berth_op_attribute, default_value, 32, 8),
+    MEMBER(berth_op_attribute, since, 40, 8),
     MEMBER(berth_op_site, size, 0, 8),
     MEMBER(berth_op_site, host, 8, 8),
     MEMBER(berth_op_site, op, 16, 8),
@@ -154,6 +157,7 @@ static const layout members[] = {
     MEMBER(berth_op, reference, 88, 8),
     MEMBER(berth_op, reference_workspace, 96, 8),
     MEMBER(berth_op, has_decomposition, 104, 8),
+    MEMBER(berth_op, compatible_revision, 112, 8),
     MEMBER(berth_device, size, 0, 8),
     MEMBER(berth_device, platform, 8, 8),
     MEMBER(berth_device, device_type, 16, 8),

@@ -241,6 +241,36 @@ TEST(executor_passes_on_a_supports_that_fails) {
     test_plan_close(&it);
 }
 
+// The op grew by `count` since the implementation was written.
+TEST(executor_passes_over_an_older_implementation_where_the_site_uses_what_it_does_not_know) {
+    const berth_op_impl impl = {
+        .size = sizeof(impl),
+        .op = "describe",
+        .name = "old",
+        .dispatch_key = "cpu",
+        .revision = 1,
+        .forward = test_host_forward,
+    };
+    test_plan it;
+    const test_content content = {.impls = &impl, .impl_count = 1};
+    test_plan_open(&it, &content, "fake-host");
+    test_plan_parse(&it, "graph \"g\" {\n"
+                         "  %1 = input token_ids : i32[s0]\n"
+                         "  %2 = parameter \"w\" : f32[16, 8]\n"
+                         "  %3 = embedding(%1, %2) @\"embed\" : f32[s0, 8]\n"
+                         "  %4 = describe(%3) {count = 7} @\"first\" : f32[s0, 8]\n"
+                         "  %5 = describe(%4) {count = 8} @\"second\" : f32[s0, 8]\n"
+                         "  output y = %5\n"
+                         "}\n");
+    test_plan_list(&it, &it.config.custom_ops, "all");
+    CHECK_OK(test_plan_create(&it));
+    check_record(&it, "first", "old; key cpu, priority 0; native of test-ops: native comes last");
+    check_record(&it, "second",
+                 "native; no implementation for this platform supports the site; old of content: "
+                 "written for revision 1 of the op, without 'count'");
+    test_plan_close(&it);
+}
+
 TEST(executor_refuses_a_compile_backend_that_there_is_not) {
     test_plan it;
     test_plan_open(&it, NULL, NULL);

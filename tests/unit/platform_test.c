@@ -175,30 +175,29 @@ static const row matrix[] = {
     {
      .name = "an out-of-tree library that does not load stops the start",
      .plugins = {{"broken", "acme", NULL, false}, {"builtins", "cpu", NULL, true}},
-     .says = "platform 'acme' of plugin broken is load failed: cannot load the library: ",
+     .says = "platform 'acme' of plugin broken: load failed: cannot load the library: ",
      .has_culprit = true,
      },
  // Differs: vLLM says nothing at all.
     {
      .name = "an out-of-tree registration that fails stops the start",
      .plugins = {{"platforms", "broken", NULL, false}, {"builtins", "cpu", NULL, true}},
-     .says =
-            "platform 'broken' of plugin fake-platforms is register failed: the driver is older "
-            "than 5.0; mend or remove the plugin, or say which platform is wanted with "
-            "--platform, for instance --platform cpu", .has_culprit = true,
+     .says = "platform 'broken' of plugin fake-platforms: register failed: the driver is older "
+                "than 5.0; mend or remove the plugin, or say which platform is wanted with "
+                "--platform, for instance --platform cpu", .has_culprit = true,
      },
  // Differs: vLLM counts an empty answer as active and crashes later.
     {
      .name = "an out-of-tree registration that adds nothing stops the start",
      .plugins = {{"platforms", "silent", NULL, false}, {"builtins", "cpu", NULL, true}},
-     .says = "'silent' of plugin fake-platforms is register failed: the entry point returned OK "
+     .says = "'silent' of plugin fake-platforms: register failed: the entry point returned OK "
                 "without a platform", .has_culprit = true,
      },
  // Differs: vLLM skips an entry that cannot be called without a word.
     {
      .name = "an entry that the library does not have stops the start",
      .plugins = {{"platforms", "phantom", NULL, false}, {"builtins", "cpu", NULL, true}},
-     .says = "platform 'phantom' of plugin fake-platforms is load failed: stands only in the "
+     .says = "platform 'phantom' of plugin fake-platforms: load failed: stands only in the "
                 "manifest", .has_culprit = true,
      },
  // Differs: in vLLM the last of a name wins silently; here the second is refused, naming both.
@@ -333,7 +332,7 @@ static const row table[] = {
      .name = "a failed plugin stops native execution too",
      .plugins = {{"platforms", "broken", NULL, false}},
      .allows_fallback = true,
-     .says = "'broken' of plugin fake-platforms is register failed",
+     .says = "'broken' of plugin fake-platforms: register failed",
      .has_culprit = true,
      },
     {
@@ -353,8 +352,8 @@ static const row table[] = {
     {
      .name = "a plugin that is refused stops the cpu",
      .plugins = {{"platforms", "alpha", "abi: '9.0'\n", false}, {"builtins", "cpu", NULL, true}},
-     .says =
-            "platform 'alpha' of plugin fake-platforms is refused: built for plugin ABI 9.0-9.0",        .has_culprit = true,
+     .says = "platform 'alpha' of plugin fake-platforms: refused: built for plugin ABI 9.0-9.0",
+     .has_culprit = true,
      },
     {
      .name = "a manifest with a typo stops the cpu",
@@ -365,7 +364,7 @@ static const row table[] = {
     {
      .name = "a manifest that cannot be read may be the wanted platform",
      .plugins = {{"acme", NULL, NULL, false}, {"builtins", "cpu", NULL, true}},
-     .says = "acme.plugin.yaml is refused: ",
+     .says = "acme.plugin.yaml: refused: ",
      .has_culprit = true,
      },
     {

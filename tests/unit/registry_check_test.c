@@ -348,33 +348,39 @@ static void check_value(const value_case *row, bool has_count) {
 TEST(registry_refuses_values_that_make_no_sense) {
     const value_case rows[] = {
         {"an op's id",              BERTH_TABLE_OP,           WORD(berth_op,           name),               ADDRESS("RMSNorm"),
-         "op 'RMSNorm': an id has lower-case letters",                                                                                                        ""                    },
+         "op 'RMSNorm': an id has lower-case letters",                                                                                                                                  ""                    },
         {"an op's class",           BERTH_TABLE_OP,           WORD(berth_op,           class_name),         ADDRESS("RMS Norm"),
-         "berth_op.class_name 'RMS Norm' is no name",                                                                                                         ""                    },
+         "berth_op.class_name 'RMS Norm' is no name",                                                                                                                                   ""                    },
         {"a long name",             BERTH_TABLE_LAYER,        WORD(berth_layer,        name),               ADDRESS(long_name),
-         "is no name: 1 to 127",                                                                                                                              ""                    },
+         "is no name: 1 to 127",                                                                                                                                                        ""                    },
         {"an empty name",           BERTH_TABLE_MODEL,        WORD(berth_model,        architecture),       ADDRESS(""),
-         "berth_model.architecture '' is no name",                                                                                                            ""                    },
+         "berth_model.architecture '' is no name",                                                                                                                                      ""                    },
         {"too many inputs",         BERTH_TABLE_OP,           WORD(berth_op,           input_count),        17,
-         "inputs: there are 17, more than 16",                                                                                                                "adding op 'rms_norm'"},
+         "inputs: there are 17, more than 16",                                                                                                                                          "adding op 'rms_norm'"},
         {"inputs without an array", BERTH_TABLE_OP,           WORD(berth_op,           input_count),        2,
-         "inputs: there are 2, but no array of them",                                                                                                         ""                    },
+         "inputs: there are 2, but no array of them",                                                                                                                                   ""                    },
         {"too many rules",          BERTH_TABLE_MODEL,        WORD(berth_model,        weight_rule_count),  1025,
-         "weight_rules: there are 1025, more than 1024",                                                                                                      "LlamaForCausalLM"    },
+         "weight_rules: there are 1025, more than 1024",                                                                                                                                "LlamaForCausalLM"    },
         {"a dispatch key",          BERTH_TABLE_IMPL,         WORD(berth_op_impl,      dispatch_key),       ADDRESS("gpu"),
-         "dispatch key 'gpu'; the keys are native, cpu, cuda",                                                                                                ""                    },
+         "dispatch key 'gpu'; the keys are native, cpu, cuda",                                                                                                                          ""                    },
         {"pack alone",              BERTH_TABLE_IMPL,         WORD(berth_op_impl,      pack),               8,
-         "only one of 'packed_bytes' and 'pack'",                                                                                                             "'rms_norm'"          },
+         "only one of 'packed_bytes' and 'pack'",                                                                                                                                       "'rms_norm'"          },
         {"a kind",                  BERTH_TABLE_PLATFORM,     WORD(berth_platform,     kind),               7,                   "kind is 7, must be 1 to 6",
-         ""                                                                                                                                                                         },
+         ""                                                                                                                                                                                                   },
         {"a key",                   BERTH_TABLE_PLATFORM,     WORD(berth_platform,     dispatch_key),       ADDRESS("x"),
-         "dispatch key 'x'",                                                                                                                                  "checked"             },
+         "dispatch key 'x'",                                                                                                                                                            "checked"             },
         {"a base",                  BERTH_TABLE_PLATFORM,     WORD(berth_platform,     default_custom_ops), ADDRESS("+all"),
-         "default_custom_ops is '+all', must be all or none",                                                                                                 ""                    },
+         "default_custom_ops is '+all', must be all or none",                                                                                                                           ""                    },
         {"dtypes",                  BERTH_TABLE_CAPABILITIES, WORD(berth_capabilities, dtype_count),        3,
-         "berth_capabilities has 3 dtypes, but no array",                                                                                                     "checked"             },
+         "berth_capabilities has 3 dtypes, but no array",                                                                                                                               "checked"             },
         {"an alignment",            BERTH_TABLE_CAPABILITIES, WORD(berth_capabilities, alignment_bytes),    48,
-         "alignment_bytes is 48, not a power of two",                                                                                                         ""                    },
+         "alignment_bytes is 48, not a power of two",                                                                                                                                   ""                    },
+        {"a claim to record",       BERTH_TABLE_CAPABILITIES, WORD(berth_capabilities, flags),
+         BERTH_CAPABILITY_GRAPH_CAPTURE,                                                                                         "capture_end, replay and release_graph come together", ""                    },
+        {"a recorder alone",        BERTH_TABLE_DEVICE,       WORD(berth_device_api,   capture_begin),      8,
+         "capture_end, replay and release_graph come together",                                                                                                                         ""                    },
+        {"host memory for ever",    BERTH_TABLE_DEVICE,       WORD(berth_device_api,   allocate_host),      8,
+         "allocate_host and release_host come together",                                                                                                                                ""                    },
     };
     for (size_t i = 0; i < BERTH_COUNT(rows); ++i) {
         check_value(&rows[i], false);
@@ -525,9 +531,10 @@ TEST(registry_negotiates_the_abi) {
     berth_plugin changed = adds_given;
     changed.abi_min = BERTH_ABI(2, 0);
     changed.abi_max = BERTH_ABI(2, 3);
-    check_plugin(&changed, BERTH_INCOMPATIBLE,
-                 "the library speaks ABI 2.0 to 2.3, this host 1.0; install a newer berth or an "
-                 "older build of the plugin");
+    check_plugin(
+        &changed, BERTH_INCOMPATIBLE,
+        "the library speaks ABI 2.0 to 2.3, this host 1.0 to 1.1; install a newer berth or an "
+        "older build of the plugin");
     changed.abi_min = BERTH_ABI(0, 1);
     changed.abi_max = BERTH_ABI(0, 9);
     check_plugin(&changed, BERTH_INCOMPATIBLE, "install a newer build of the plugin");

@@ -50,7 +50,7 @@ static const outcome outcomes[] = {
     {"no-symbol",        NULL,         BERTH_PLUGIN_LOAD_FAILED,
      "libberth-no-symbol.so does not export berth_plugin_v1"                                                     },
     {"abi-future",       NULL,         BERTH_PLUGIN_LOAD_FAILED,
-     "the library speaks ABI 7.1 to 9.0, this host 1.0; install a newer berth"                                   },
+     "the library speaks ABI 7.1 to 9.0, this host 1.0 to 1.1; install a newer berth"                            },
     {"wrong-id",         NULL,         BERTH_PLUGIN_LOAD_FAILED,
      "the manifest's id is 'wrong-id', the library's 'other-id'"                                                 },
     {"undefined-symbol", "variant",    BERTH_PLUGIN_LOAD_FAILED,     "berth_fake_that_nobody_has"                },
@@ -146,7 +146,7 @@ TEST(registry_fails_for_a_required_plugin_after_all_others_had_their_turn) {
     const berth_candidate *last = add_manifest(&in, "entry-mismatch");
     CHECK_STATUS(run(&in), BERTH_UNAVAILABLE);
     CHECK_CONTAINS(berth_status_message(),
-                   "plugin 'no-symbol' is required, but its 'no-symbol' is load failed: ");
+                   "plugin 'no-symbol' is required; its entry point 'no-symbol': load failed: ");
     CHECK_STATE(last, BERTH_PLUGIN_ACTIVE);
     close_load(&in);
     open_load(&in);
@@ -207,7 +207,7 @@ TEST(registry_compares_the_abi_of_manifest_and_library) {
     CHECK_STATE(candidate, BERTH_PLUGIN_LOAD_FAILED);
     CHECK_CONTAINS(
         candidate->reason,
-        "the manifest promises ABI 1.0 to 1.3, the library speaks 1.0; correct 'abi' in");
+        "the manifest promises ABI 1.0 to 1.3, the library speaks 1.0 to 1.1; correct 'abi' in");
     close_load(&in);
 }
 

@@ -177,6 +177,19 @@ TEST(sampler_smallest_filters_leave_the_likeliest) {
     }
 }
 
+TEST(sampler_weights_are_powers_of_e) {
+    static const float logits[] = {3, 2.5F, -1, -40.25F, -500, -900, NAN, -INFINITY, 2.9999F};
+    double weights[BERTH_COUNT(logits)];
+    berth_weigh(logits, BERTH_COUNT(logits), 3, 0.7, weights);
+    for (size_t i = 0; i < BERTH_COUNT(logits); ++i) {
+        const double power = exp(((double)logits[i] - 3) / 0.7);
+        const double wanted = power > 1e-304 ? power : 0; // NaN and what is below e^-700
+        CHECK(fabs(weights[i] - wanted) <= 1e-12 * wanted);
+    }
+    berth_weigh(logits, 2, 3, 1e-310, weights);
+    CHECK(weights[0] == 1 && weights[1] == 0);
+}
+
 TEST(sampler_frequencies_follow_the_softmax) {
     const float logits[VOCAB] = {0.0F, 1.0F, 2.0F, -1.0F, 0.5F};
     const int draws = 20000;

@@ -12,9 +12,9 @@
 namespace {
 
 constexpr int WARPS = 4;
-constexpr int KEYS = 16;       // of a warp's step
-constexpr int STAGES = 3;      // of a warp's ring
-constexpr int MIN_SHARE = 64;  // keys of a block, so that its start is worth it
+constexpr int KEYS = 16;        // of a warp's step
+constexpr int STAGES = 3;       // of a warp's ring
+constexpr int MIN_SHARE = 64;   // keys of a block, so that its start is worth it
 constexpr int PARTS_TARGET = 2; // blocks for each multiprocessor
 constexpr int MAX_PARTS = 256;  // of a sequence
 
@@ -25,8 +25,8 @@ struct decode_call {
 
 // A sequence's keys [begin, end) of this block, in steps of KEYS.
 struct share {
-    int first;    // that the query sees
-    int begin;    // a multiple of KEYS
+    int first; // that the query sees
+    int begin; // a multiple of KEYS
     int end;
     int position; // of the new token
     int parts;    // blocks that have keys
@@ -226,13 +226,12 @@ __device__ int within(int value, int low, int high) {
 }
 
 // Of a stage: keys, then values.
-template <int WIDTH> constexpr uint32_t STAGE_BYTES = 2 * KEYS * WIDTH * 2;
+template <int WIDTH> constexpr uint32_t STAGE_BYTES = 2 * KEYS *WIDTH * 2;
 
 // A warp's 16 keys and values from `step` on begin their way to a stage.
 template <typename T, int WIDTH>
-__device__ void fill_stage(const gpu_attention_call &call, const share &mine,
-                           const int32_t *blocks, const cache_rows<T> *rows, int step,
-                           uint32_t stage) {
+__device__ void fill_stage(const gpu_attention_call &call, const share &mine, const int32_t *blocks,
+                           const cache_rows<T> *rows, int step, uint32_t stage) {
     constexpr int PIECES = WIDTH / 8;
     if (step < mine.end) {
         const int64_t slot =
@@ -437,10 +436,10 @@ __device__ void store_new(const gpu_attention_call &call, int token, int64_t slo
 }
 
 // Shared memory: the rings; after the last key what replaces them.
-template <int WIDTH> constexpr uint32_t RING_BYTES = WARPS * STAGES * STAGE_BYTES<WIDTH>;
+template <int WIDTH> constexpr uint32_t RING_BYTES = WARPS *STAGES *STAGE_BYTES<WIDTH>;
 template <int WIDTH>
-constexpr uint32_t AFTER_BYTES =
-    sizeof(common) + WARPS * CUDA_DECODE_HEADS * sizeof(head_part<WIDTH>);
+constexpr uint32_t AFTER_BYTES = sizeof(common) + WARPS *CUDA_DECODE_HEADS *
+                                                      sizeof(head_part<WIDTH>);
 
 template <typename T, int WIDTH, bool IS_DEEP>
 __global__ void __launch_bounds__(WARPS * 32, 2) decode_kernel(decode_call in) {
@@ -466,7 +465,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) decode_kernel(decode_call in) {
     const int64_t row = static_cast<int64_t>(token) * call.kv_heads + blockIdx.y;
     const cache_rows<T> rows[2] = {
         {static_cast<const T *>(call.key_cache) + own,
-         is_fresh ? gpu_row<const T>(call.key, row) : nullptr, mine.position, gap},
+         is_fresh ? gpu_row<const T>(call.key,   row) : nullptr, mine.position, gap},
         {static_cast<const T *>(call.value_cache) + own,
          is_fresh ? gpu_row<const T>(call.value, row) : nullptr, mine.position, gap},
     };
@@ -488,9 +487,9 @@ __global__ void __launch_bounds__(WARPS * 32, 2) decode_kernel(decode_call in) {
         write_out<T, WIDTH>(call, token, group, parts, WARPS, all);
         return;
     }
-    head_part<WIDTH> *handed = reinterpret_cast<head_part<WIDTH> *>(in.room.parts) +
-                               (static_cast<int64_t>(sequence) * call.kv_heads + blockIdx.y) *
-                                   in.room.splits * group;
+    head_part<WIDTH> *handed =
+        reinterpret_cast<head_part<WIDTH> *>(in.room.parts) +
+        (static_cast<int64_t>(sequence) * call.kv_heads + blockIdx.y) * in.room.splits * group;
     head_part<WIDTH> *own_part = handed + static_cast<int64_t>(blockIdx.x) * group;
     if (hand_in<WIDTH>(in, sequence, group, mine.parts, parts, own_part, all)) {
         write_out<T, WIDTH>(call, token, group, handed, mine.parts, all);
@@ -499,11 +498,10 @@ __global__ void __launch_bounds__(WARPS * 32, 2) decode_kernel(decode_call in) {
 
 template <typename T, int WIDTH, bool IS_DEEP>
 berth_status launch(const gpu_op *op, const decode_call &in) {
-    constexpr uint32_t bytes = RING_BYTES<WIDTH> > AFTER_BYTES<WIDTH> ? RING_BYTES<WIDTH>
-                                                                       : AFTER_BYTES<WIDTH>;
-    const cudaError_t error =
-        cudaFuncSetAttribute(decode_kernel<T, WIDTH, IS_DEEP>,
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    constexpr uint32_t bytes =
+        RING_BYTES < WIDTH >> AFTER_BYTES<WIDTH> ? RING_BYTES<WIDTH> : AFTER_BYTES<WIDTH>;
+    const cudaError_t error = cudaFuncSetAttribute(
+        decode_kernel<T, WIDTH, IS_DEEP>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (error != cudaSuccess) {
         return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
                                  bytes, cudaGetErrorString(error));
@@ -535,12 +533,12 @@ int cuda_decode_splits(int multiprocessors, int sequences, int kv_heads) {
 uint64_t cuda_decode_bytes(int multiprocessors, int max_sequences, int heads, int kv_heads,
                            int width) {
     // Several parts only while there are fewer blocks than wanted, which bounds their number.
-    const uint64_t wanted = static_cast<uint64_t>(PARTS_TARGET) *
-                            static_cast<uint64_t>(multiprocessors);
+    const uint64_t wanted =
+        static_cast<uint64_t>(PARTS_TARGET) * static_cast<uint64_t>(multiprocessors);
     const uint64_t most = static_cast<uint64_t>(max_sequences) * static_cast<uint64_t>(kv_heads);
     const uint64_t parts = wanted + (most < wanted ? most : wanted);
-    return parts * static_cast<uint64_t>(heads / kv_heads) *
-           (static_cast<uint64_t>(width) + 2) * sizeof(float);
+    return parts * static_cast<uint64_t>(heads / kv_heads) * (static_cast<uint64_t>(width) + 2) *
+           sizeof(float);
 }
 
 berth_status cuda_decode(const gpu_op *op, const gpu_attention_call &call,

@@ -12,9 +12,9 @@
 namespace {
 
 constexpr int WARPS = 4;
-constexpr int ROWS = 128;              // queries of a block
+constexpr int ROWS = 128;               // queries of a block
 constexpr int WARP_ROWS = ROWS / WARPS; // 32: two products' rows
-constexpr int KEYS = 64;               // of a tile
+constexpr int KEYS = 64;                // of a tile
 constexpr int STAGES = 2;
 
 // The place of 16 bytes in a tile of rows.
@@ -204,20 +204,20 @@ __device__ void write_out(const gpu_attention_call &call, const cuda_task &job, 
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
             float factor;
-            const float total = cuda_total(call, sum.largest[m][row] * scale, sum.total[m][row], &factor);
-            const int query = job.first_query + threadIdx.x / 32 * WARP_ROWS + m * 16 + lane / 4 +
-                              row * 8;
+            const float total =
+                cuda_total(call, sum.largest[m][row] * scale, sum.total[m][row], &factor);
+            const int query =
+                job.first_query + threadIdx.x / 32 * WARP_ROWS + m * 16 + lane / 4 + row * 8;
             if (query >= job.tokens) {
                 continue;
             }
             const float share = factor / total;
-            T *to = gpu_row<T>(call.out, static_cast<int64_t>(job.first_token + query) * call.heads +
-                                             blockIdx.x);
+            T *to = gpu_row<T>(
+                call.out, static_cast<int64_t>(job.first_token + query) * call.heads + blockIdx.x);
 #pragma unroll
             for (int i = 0; i < WIDTH / 8; ++i) {
-                *reinterpret_cast<uint32_t *>(to + i * 8 + 2 * (lane % 4)) =
-                    cuda_pair(sum.out[m][i][2 * row] * share, sum.out[m][i][2 * row + 1] * share,
-                              T{});
+                *reinterpret_cast<uint32_t *>(to + i * 8 + 2 * (lane % 4)) = cuda_pair(
+                    sum.out[m][i][2 * row] * share, sum.out[m][i][2 * row + 1] * share, T{});
             }
         }
     }
@@ -265,7 +265,7 @@ __global__ void __launch_bounds__(WARPS * 32) prefill_kernel(gpu_attention_call 
         score<T, WIDTH>(queries, keys + stage * TILE_BYTES, scores);
 #pragma unroll
         for (int m = 0; m < 2; ++m) {
-if (call.soft_cap > 0) {
+            if (call.soft_cap > 0) {
                 cap(call, scores[m]);
             }
             if (is_cut(call, job, first)) {
@@ -274,8 +274,7 @@ if (call.soft_cap > 0) {
             weigh<WIDTH>(scores[m], m, scale, &sum);
         }
         if (next < job.end_key) {
-            load_tile<T, WIDTH>(call, job, value_cache, next,
-                                values + (stage ^ 1) * TILE_BYTES);
+            load_tile<T, WIDTH>(call, job, value_cache, next, values + (stage ^ 1) * TILE_BYTES);
         }
         cuda_end_group();
         cuda_wait_groups<2>(); // this tile's values

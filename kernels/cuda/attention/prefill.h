@@ -36,10 +36,9 @@ static __device__ inline bool cuda_find_task(const gpu_attention_call &call, int
     const int last = first_query + rows < tokens ? first_query + rows : tokens;
     const int seen = call.window > 0 ? offset + first_query - call.window + 1 : 0;
     const int first_key = seen > 0 ? seen : 0;
-    *out = cuda_task{start,     tokens,
-                first_query, offset,
-                first_key, first_key / keys * keys,
-                offset + last, sequence};
+    *out =
+        cuda_task{start,         tokens,  first_query, offset, first_key, first_key / keys * keys,
+                  offset + last, sequence};
     return true;
 }
 
@@ -57,8 +56,8 @@ static __device__ inline float cuda_row_max(float value) {
 }
 
 // `largest` in powers of two.
-static __device__ inline float cuda_total(const gpu_attention_call &call, float largest, float total,
-                          float *factor) {
+static __device__ inline float cuda_total(const gpu_attention_call &call, float largest,
+                                          float total, float *factor) {
     total += gpu_shuffle_xor(total, 1);
     total += gpu_shuffle_xor(total, 2);
     *factor = 1;

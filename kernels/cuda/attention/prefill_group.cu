@@ -65,8 +65,7 @@ struct rows_state {
 };
 
 // Scores [16][4] of 64 queries for a tile of keys begin.
-template <typename T>
-__device__ void begin_scores(uint32_t queries, uint32_t keys, float *scores) {
+template <typename T> __device__ void begin_scores(uint32_t queries, uint32_t keys, float *scores) {
 #pragma unroll
     for (int d = 0; d < WIDTH / 16; ++d) {
         const uint32_t at = static_cast<uint32_t>(d / 4) * PANEL_BYTES + d % 4 * 32;
@@ -163,15 +162,14 @@ __device__ void write_out(const gpu_attention_call &call, const cuda_task &job, 
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
         float factor;
-        const float total =
-            cuda_total(call, state.largest[row] * scale, state.total[row], &factor);
+        const float total = cuda_total(call, state.largest[row] * scale, state.total[row], &factor);
         const int query = job.first_query + first_row + row * 8;
         if (query >= job.tokens) {
             continue;
         }
         const float share = factor / total;
-        T *to = gpu_row<T>(call.out, static_cast<int64_t>(job.first_token + query) * call.heads +
-                                         blockIdx.x);
+        T *to = gpu_row<T>(call.out,
+                           static_cast<int64_t>(job.first_token + query) * call.heads + blockIdx.x);
 #pragma unroll
         for (int i = 0; i < WIDTH / 8; ++i) {
             *reinterpret_cast<uint32_t *>(to + i * 8 + 2 * (threadIdx.x % 4)) =
@@ -181,8 +179,8 @@ __device__ void write_out(const gpu_attention_call &call, const cuda_task &job, 
 }
 
 template <typename T>
-__device__ void soften(const gpu_attention_call &call, const cuda_task &job, int first_key,
-                       int row, float scale, float *scores, rows_state *state, float *old) {
+__device__ void soften(const gpu_attention_call &call, const cuda_task &job, int first_key, int row,
+                       float scale, float *scores, rows_state *state, float *old) {
     const int first = job.offset + job.first_query;
     if (call.soft_cap > 0) {
         cap(call, scores);
@@ -224,7 +222,10 @@ __global__ void __launch_bounds__(THREADS, 1) prefill_group_kernel(gpu_attention
     float scores[KEYS / 2];
     uint32_t weights[KEYS / 16][4];
     float old[2];
-    rows_state state = {{-INFINITY, -INFINITY}, {0, 0}};
+    rows_state state = {
+        {-INFINITY, -INFINITY},
+        {0,         0        }
+    };
     cuda_wait_groups<1>();
     cuda_publish_shared();
     __syncthreads();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear of up to 16 rows before compute capability 9: the weights are the tensor core's first operand, the few rows its
-// second, so that a warp loads 16 outputs' weights with 16 bytes a lane straight into registers.
-// Eight warps share the depth and add up in shared memory. The first weights are on their way
-// before the kernel waits for its input, which hides the start of one kernel behind the end of the
-// one before it.
+// linear of up to 16 rows before compute capability 9: the weights are the tensor core's first
+// operand, the few rows its second, so that a warp loads 16 outputs' weights with 16 bytes a lane
+// straight into registers. Eight warps share the depth and add up in shared memory. The first
+// weights are on their way before the kernel waits for its input, which hides the start of one
+// kernel behind the end of the one before it.
 #include <cuda/mma.h>
 #include <cuda/product/product.h>
 
@@ -14,26 +14,14 @@ constexpr int OUTPUTS = 16; // of a tile
 constexpr int CHUNK = 32;   // of the depth: 8 elements a lane, two products
 constexpr int UNROLL = 4;   // chunks that a warp loads at once
 
-struct operands {
-    const uint16_t *x;
-    const uint16_t *weight;
-    const void *bias;
-    void *y;
-    int64_t x_gap;
-    int64_t y_gap;
-    int rows;
-    int outputs;
-    int depth;
-};
-
 // UNROLL chunks of the 16 outputs' weights.
 struct weights {
     uint4 low[UNROLL];  // output g
     uint4 high[UNROLL]; // output g + 8
 };
 
-__device__ void load_weights(const operands &all, const uint16_t *low, const uint16_t *high, int k,
-                             weights *out) {
+__device__ void load_weights(const cuda_few_operands &all, const uint16_t *low,
+                             const uint16_t *high, int k, weights *out) {
     const uint4 none = {0, 0, 0, 0};
 #pragma unroll
     for (int i = 0; i < UNROLL; ++i) {
@@ -44,8 +32,7 @@ __device__ void load_weights(const operands &all, const uint16_t *low, const uin
 }
 
 template <typename T, int TILES>
-__device__ void multiply(const operands &all, const weights &w, int k,
-                         float (*sums)[4]) {
+__device__ void multiply(const cuda_few_operands &all, const weights &w, int k, float (*sums)[4]) {
     const int g = threadIdx.x / 4;
 #pragma unroll
     for (int i = 0; i < UNROLL; ++i) {
@@ -69,7 +56,7 @@ __device__ void multiply(const operands &all, const weights &w, int k,
 
 // The warps' sums together, rounded, to y: thread t has output t % 16.
 template <typename T, int TILES>
-__device__ void finish(const operands &all, const float (*sums)[4], int first) {
+__device__ void finish(const cuda_few_operands &all, const float (*sums)[4], int first) {
     __shared__ float room[WARPS][TILES * 8][OUTPUTS + 1];
     const int g = threadIdx.x / 4;
     const int c = threadIdx.x % 4;
@@ -96,7 +83,7 @@ __device__ void finish(const operands &all, const float (*sums)[4], int first) {
 }
 
 template <typename T, int TILES>
-__global__ void __launch_bounds__(WARPS * 32, 2) few_rows_kernel(operands all) {
+__global__ void __launch_bounds__(WARPS * 32, 2) few_rows_kernel(cuda_few_operands all) {
     constexpr int STEP = WARPS * UNROLL * CHUNK;
     const int first = static_cast<int>(blockIdx.x) * OUTPUTS;
     const int g = threadIdx.x / 4;
@@ -120,7 +107,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) few_rows_kernel(operands all) {
     finish<T, TILES>(all, sums, first);
 }
 
-template <typename T> berth_status start(const gpu_op *op, const operands &all) {
+template <typename T> berth_status start(const gpu_op *op, const cuda_few_operands &all) {
     const gpu_grid grid = {dim3(gpu_ceil(all.outputs, OUTPUTS)), dim3(32, WARPS), 0};
     return all.rows <= 8 ? gpu_run(op, "linear", grid, few_rows_kernel<T, 1>, all)
                          : gpu_run(op, "linear", grid, few_rows_kernel<T, 2>, all);
@@ -132,16 +119,6 @@ berth_status cuda_few_rows(const gpu_op *op, const cuda_product &product) {
     if (op->gpu->overlaps[op->device]) {
         return cuda_streamed_rows(op, product);
     }
-    const operands all = {
-        static_cast<const uint16_t *>(product.x),
-        static_cast<const uint16_t *>(product.weight),
-        product.bias,
-        product.y,
-        product.x_gap,
-        product.y_gap,
-        product.rows,
-        product.outputs,
-        product.depth,
-    };
+    const cuda_few_operands all = cuda_few_operands_of(product);
     return product.dtype == BERTH_DTYPE_BF16 ? start<gpu_bf16>(op, all) : start<gpu_f16>(op, all);
 }

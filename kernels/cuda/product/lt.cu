@@ -9,9 +9,9 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-#define PROPOSALS   16
-#define TIMED_RUNS  4
-#define MAX_BUCKETS 40
+#define PROPOSALS    16
+#define TIMED_RUNS   4
+#define MAX_BUCKETS  40
 #define BEYOND_CACHE ((size_t)128 << 20) // bytes of weights
 
 // The functions that are used, by their names in the library.
@@ -80,7 +80,7 @@ static void close_products(berth_gpu *gpu) {
 
 static berth_status find_functions(const berth_host *host, products *all) {
 #define FIND(name)                                                                                 \
-    all->call.name = reinterpret_cast<decltype(&::name)>(dlsym(all->library, #name));                \
+    all->call.name = reinterpret_cast<decltype(&::name)>(dlsym(all->library, #name));              \
     if (!all->call.name) {                                                                         \
         return BERTH_PLUGIN_FAIL(host, BERTH_UNSUPPORTED, "cuBLASLt has no %s", #name);            \
     }
@@ -247,13 +247,12 @@ static bool open_trial(const cuda_product &shape, int max_rows, trial *out) {
     *out = trial{};
     out->weight_bytes = (weight + 255) / 256 * 256;
     out->weight_count = 1 + BEYOND_CACHE / weight;
-    const bool is_there = cudaMalloc(&out->x, x) == cudaSuccess &&
-                          cudaMalloc(&weights, out->weight_count * out->weight_bytes) ==
-                              cudaSuccess &&
-                          cudaMalloc(&out->y, y) == cudaSuccess &&
-                          cudaMalloc(&out->workspace, CUDA_LT_WORKSPACE) == cudaSuccess &&
-                          cudaEventCreate(&out->begin) == cudaSuccess &&
-                          cudaEventCreate(&out->end) == cudaSuccess;
+    const bool is_there =
+        cudaMalloc(&out->x, x) == cudaSuccess &&
+        cudaMalloc(&weights, out->weight_count * out->weight_bytes) == cudaSuccess &&
+        cudaMalloc(&out->y, y) == cudaSuccess &&
+        cudaMalloc(&out->workspace, CUDA_LT_WORKSPACE) == cudaSuccess &&
+        cudaEventCreate(&out->begin) == cudaSuccess && cudaEventCreate(&out->end) == cudaSuccess;
     out->weight = static_cast<char *>(weights);
     // Any numbers that are neither zero nor huge: 0x3c3c is 0.01 in bf16 and 1.06 in f16.
     return is_there && cudaMemset(out->x, 0x3c, x) == cudaSuccess &&
@@ -308,8 +307,7 @@ static void choose(const gpu_op *op, cuda_lt *lt, int rows, const trial *room) {
     }
     if (room && p.bias) { // any numbers of the type will do
         (void)lt->all->call.cublasLtMatmulDescSetAttribute(
-            lt->description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &room->weight,
-            sizeof room->weight);
+            lt->description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &room->weight, sizeof room->weight);
     }
     const int found = propose(lt, &with, results, PROPOSALS);
     int best = 0;
@@ -331,9 +329,8 @@ static void choose_all(const gpu_op *op, cuda_lt *lt, int max_rows) {
     trial room;
     const bool has_room = open_trial(lt->shape, max_rows, &room);
     int rows = 16;
-    for (; rows < max_rows && lt->count < MAX_BUCKETS - 1; rows += (rows & (rows - 1)) == 0
-                                                                      ? rows / 2
-                                                                      : rows / 3) {
+    for (; rows < max_rows && lt->count < MAX_BUCKETS - 1;
+         rows += (rows & (rows - 1)) == 0 ? rows / 2 : rows / 3) {
         choose(op, lt, rows, has_room ? &room : nullptr);
     }
     choose(op, lt, max_rows, has_room ? &room : nullptr);
@@ -350,8 +347,8 @@ static berth_status describe(const products *all, cuda_lt *lt) {
     if (lt->shape.bias) {
         TRY_LT(all->host, set, lt->description, CUBLASLT_MATMUL_DESC_EPILOGUE, &with_bias,
                sizeof with_bias);
-        TRY_LT(all->host, set, lt->description, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-               &lt->shape.bias, sizeof lt->shape.bias);
+        TRY_LT(all->host, set, lt->description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &lt->shape.bias,
+               sizeof lt->shape.bias);
     }
     return BERTH_OK;
 }

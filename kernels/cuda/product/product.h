@@ -22,6 +22,31 @@ struct cuda_product {
     berth_dtype dtype;
 };
 
+// What the kernels of few rows are given.
+struct cuda_few_operands {
+    const uint16_t *x;
+    const uint16_t *weight;
+    const void *bias;
+    void *y;
+    int64_t x_gap;
+    int64_t y_gap;
+    int rows;
+    int outputs;
+    int depth;
+};
+
+static inline cuda_few_operands cuda_few_operands_of(const cuda_product &product) {
+    return cuda_few_operands{static_cast<const uint16_t *>(product.x),
+                             static_cast<const uint16_t *>(product.weight),
+                             product.bias,
+                             product.y,
+                             product.x_gap,
+                             product.y_gap,
+                             product.rows,
+                             product.outputs,
+                             product.depth};
+}
+
 // bf16 and f16; depth a multiple of 8, everything aligned to 16 bytes.
 berth_status cuda_few_rows(const gpu_op *op, const cuda_product &product);
 // The same on compute capability 9.

@@ -13,8 +13,8 @@ extern "C" int32_t cuda_code_is_90(void);
 
 namespace {
 
-constexpr int WARPS = 4; // that multiply
-constexpr int DEPTH = 512; // of a stage
+constexpr int WARPS = 4;                   // that multiply
+constexpr int DEPTH = 512;                 // of a stage
 constexpr int CHUNKS = DEPTH / WARPS / 32; // of 32, of a warp: two products each
 // Why 64: two rows' quarters, which eight lanes read at once, lie in different banks.
 constexpr uint32_t ROW_BYTES = DEPTH * 2 + 64;
@@ -26,25 +26,13 @@ constexpr uint32_t STAGE_BYTES = OUTPUTS * ROW_BYTES;
 constexpr int DEEP_RING = 6;
 constexpr int RING = 4;
 
-struct operands {
-    const uint16_t *x;
-    const uint16_t *weight;
-    const void *bias;
-    void *y;
-    int64_t x_gap;
-    int64_t y_gap;
-    int rows;
-    int outputs;
-    int depth;
-};
-
 struct barriers {
-    uint32_t full;  // of stage 0; the others follow in steps of 8 bytes
+    uint32_t full; // of stage 0; the others follow in steps of 8 bytes
     uint32_t empty;
 };
 
 template <int STAGES>
-__device__ void bring_weights(const operands &all, int first, uint32_t ring,
+__device__ void bring_weights(const cuda_few_operands &all, int first, uint32_t ring,
                               const barriers &signals) {
     const int lane = threadIdx.x;
     const int output = first + lane < all.outputs ? first + lane : all.outputs - 1;
@@ -52,8 +40,8 @@ __device__ void bring_weights(const operands &all, int first, uint32_t ring,
     uint32_t parity = 1; // the first round waits for nobody
     int stage = 0;
     for (int k = 0; k < all.depth; k += DEPTH) {
-        const uint32_t bytes = 2u * static_cast<uint32_t>(k + DEPTH < all.depth ? DEPTH
-                                                                                : all.depth - k);
+        const uint32_t bytes =
+            2u * static_cast<uint32_t>(k + DEPTH < all.depth ? DEPTH : all.depth - k);
         if (lane == 0) {
             cuda_barrier_wait(signals.empty + 8 * stage, parity);
             cuda_barrier_expect(signals.full + 8 * stage, OUTPUTS * bytes);
@@ -74,14 +62,14 @@ template <bool IS_DEEP> struct inputs {
     uint4 high[IS_DEEP ? CHUNKS : 1];
 };
 
-__device__ uint4 load_input(const operands &all, int row, int k) {
+__device__ uint4 load_input(const cuda_few_operands &all, int row, int k) {
     return row < all.rows && k < all.depth
                ? *reinterpret_cast<const uint4 *>(all.x + row * all.x_gap + k)
                : uint4{0, 0, 0, 0};
 }
 
 template <bool IS_DEEP>
-__device__ void load_inputs(const operands &all, int k, inputs<IS_DEEP> *out) {
+__device__ void load_inputs(const cuda_few_operands &all, int k, inputs<IS_DEEP> *out) {
     const int g = threadIdx.x / 4;
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i) {
@@ -93,8 +81,8 @@ __device__ void load_inputs(const operands &all, int k, inputs<IS_DEEP> *out) {
 }
 
 template <typename T, bool IS_DEEP>
-__device__ void multiply(const operands &all, uint32_t weights, int k, const inputs<IS_DEEP> &x,
-                         float (*sums)[4]) {
+__device__ void multiply(const cuda_few_operands &all, uint32_t weights, int k,
+                         const inputs<IS_DEEP> &x, float (*sums)[4]) {
     const uint4 none = {0, 0, 0, 0};
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i) {
@@ -116,7 +104,7 @@ __device__ void multiply(const operands &all, uint32_t weights, int k, const inp
 }
 
 template <typename T, int STAGES, bool IS_DEEP>
-__device__ void multiply_all(const operands &all, uint32_t ring, const barriers &signals,
+__device__ void multiply_all(const cuda_few_operands &all, uint32_t ring, const barriers &signals,
                              float (*sums)[4]) {
     const int warp = threadIdx.y;
     int k = warp * (DEPTH / WARPS) + threadIdx.x % 4 * 8;
@@ -142,7 +130,7 @@ __device__ void multiply_all(const operands &all, uint32_t ring, const barriers 
 
 // The warps' sums together, rounded, to y. `room` is [warp][row][output], rows padded by one.
 template <typename T, bool IS_DEEP>
-__device__ void finish(const operands &all, const float (*sums)[4],
+__device__ void finish(const cuda_few_operands &all, const float (*sums)[4],
                        float (*room)[16][OUTPUTS + 1], int first) {
     const int g = threadIdx.x / 4;
     const int c = threadIdx.x % 4;
@@ -169,7 +157,7 @@ __device__ void finish(const operands &all, const float (*sums)[4],
 }
 
 template <typename T, int STAGES, bool IS_DEEP>
-__global__ void __launch_bounds__((WARPS + 1) * 32, 3) streamed_rows_kernel(operands all) {
+__global__ void __launch_bounds__((WARPS + 1) * 32, 3) streamed_rows_kernel(cuda_few_operands all) {
     extern __shared__ __align__(128) unsigned char shared[];
     __shared__ __align__(8) uint64_t signal_room[2 * STAGES];
     __shared__ float room[WARPS][16][OUTPUTS + 1];
@@ -197,7 +185,7 @@ __global__ void __launch_bounds__((WARPS + 1) * 32, 3) streamed_rows_kernel(oper
 }
 
 template <typename T, int STAGES, bool IS_DEEP>
-berth_status launch(const gpu_op *op, const operands &all) {
+berth_status launch(const gpu_op *op, const cuda_few_operands &all) {
     constexpr uint32_t bytes = STAGES * STAGE_BYTES;
     const cudaError_t error =
         cudaFuncSetAttribute(streamed_rows_kernel<T, STAGES, IS_DEEP>,
@@ -211,11 +199,11 @@ berth_status launch(const gpu_op *op, const operands &all) {
 }
 
 template <typename T, int STAGES>
-berth_status start(const gpu_op *op, const operands &all) {
+berth_status start(const gpu_op *op, const cuda_few_operands &all) {
     return all.rows > 8 ? launch<T, STAGES, true>(op, all) : launch<T, STAGES, false>(op, all);
 }
 
-template <typename T> berth_status start(const gpu_op *op, const operands &all) {
+template <typename T> berth_status start(const gpu_op *op, const cuda_few_operands &all) {
     const int pairs = 2 * op->gpu->multiprocessors[op->device];
     return all.outputs <= pairs * OUTPUTS ? start<T, DEEP_RING>(op, all) : start<T, RING>(op, all);
 }
@@ -230,16 +218,6 @@ extern "C" int32_t cuda_code_is_90(void) {
 }
 
 berth_status cuda_streamed_rows(const gpu_op *op, const cuda_product &product) {
-    const operands all = {
-        static_cast<const uint16_t *>(product.x),
-        static_cast<const uint16_t *>(product.weight),
-        product.bias,
-        product.y,
-        product.x_gap,
-        product.y_gap,
-        product.rows,
-        product.outputs,
-        product.depth,
-    };
+    const cuda_few_operands all = cuda_few_operands_of(product);
     return product.dtype == BERTH_DTYPE_BF16 ? start<gpu_bf16>(op, all) : start<gpu_f16>(op, all);
 }

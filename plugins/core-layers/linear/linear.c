@@ -51,6 +51,6 @@ berth_value berth_linear_gather(berth_builder *builder, const berth_call *call, 
                                 berth_value y) {
     return world.size > 1 && berth_call_i64(call, "gather_output", 0)
                ? BERTH_EMIT(builder, "all_gather", .prefix = call->prefix, BERTH_INPUTS(y),
-                        BERTH_ATTRIBUTES(BERTH_I64("world_size", world.size)))
+                            BERTH_ATTRIBUTES(BERTH_I64("world_size", world.size)))
                : y;
 }

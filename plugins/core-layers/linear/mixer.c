@@ -77,10 +77,9 @@ berth_value berth_mixer_norm(const berth_mixer *mixer, const char *name, berth_v
         has_weight ? berth_build_vector(builder, berth_build_name(builder, "%s.weight", own),
                                         type->dims[1].b)
                    : BERTH_VALUE_NONE;
-    return BERTH_EMIT(builder, "rms_norm", .prefix = own,
-                      BERTH_INPUTS(x, BERTH_VALUE_NONE, weight),
-                      BERTH_ATTRIBUTES(BERTH_F64(
-                          "eps", berth_call_f64(mixer->call, "rms_norm_eps", 1e-5))));
+    return BERTH_EMIT(
+        builder, "rms_norm", .prefix = own, BERTH_INPUTS(x, BERTH_VALUE_NONE, weight),
+        BERTH_ATTRIBUTES(BERTH_F64("eps", berth_call_f64(mixer->call, "rms_norm_eps", 1e-5))));
 }
 
 berth_value berth_mixer_convolve(const berth_mixer *mixer, berth_mixer_conv conv, berth_value x) {

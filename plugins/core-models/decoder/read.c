@@ -15,6 +15,15 @@ static void check_activation(berth_builder *builder) {
     }
 }
 
+static double read_eps(berth_builder *builder) {
+    const double eps = berth_config_f64_or(builder, "rms_norm_eps", 1e-6);
+    if (!(eps >= 0)) {
+        berth_build_fail(builder, BERTH_CORRUPT,
+                         "config.json: 'rms_norm_eps' is %g, must be 0 or more", eps);
+    }
+    return eps;
+}
+
 static void read_heads(berth_builder *builder, berth_decoder *decoder) {
     decoder->num_heads = berth_config_count(builder, "num_attention_heads");
     decoder->num_kv_heads =
@@ -47,7 +56,7 @@ berth_decoder berth_decoder_read(berth_builder *builder) {
         .intermediate_size = berth_config_count(builder, "intermediate_size"),
         .layer_count = berth_config_layer_count(builder, "num_hidden_layers"),
         .context_length = berth_config_count(builder, "max_position_embeddings"),
-        .norm_eps = berth_config_f64_or(builder, "rms_norm_eps", 1e-6),
+        .norm_eps = read_eps(builder),
         .ties_embeddings = berth_config_bool_or(builder, "tie_word_embeddings", 0),
     };
     check_activation(builder);

@@ -19,6 +19,8 @@ typedef struct rope_key {
         .is_needed = (needed)                                                                      \
     }
 
+#define MAX_NUMBER 1e9
+
 static const rope_key keys[] = {
     KEY("linear", "factor", F64, 1),
     KEY("dynamic", "factor", F64, 0),
@@ -71,6 +73,17 @@ static void add(berth_decoder *decoder, berth_attribute attribute) {
     decoder->rope[decoder->rope_count++] = attribute;
 }
 
+// All of them are factors or counts: nothing is one at 0 and below, and beyond the limit angles are
+// no numbers any more.
+static void check_key(berth_builder *builder, const char *path, const berth_attribute *found) {
+    const double value = found->kind == BERTH_ATTRIBUTE_F64 ? found->f64 : (double)found->i64;
+    if (found->kind != BERTH_ATTRIBUTE_BOOL && !(value > 0 && value <= MAX_NUMBER)) {
+        berth_build_fail(builder, BERTH_CORRUPT,
+                         "config.json: '%s' is %g, must be above 0 and at most %g", path, value,
+                         MAX_NUMBER);
+    }
+}
+
 // The number under the key; absent when nobody gave it and nobody needs it.
 static void add_key(berth_builder *builder, berth_decoder *decoder, const rope_key *key) {
     const berth_host *host = builder->host;
@@ -81,6 +94,7 @@ static void add_key(berth_builder *builder, berth_decoder *decoder, const rope_k
         : key->kind == BERTH_ATTRIBUTE_I64 ? host->json_get_i64(builder->config, path, &found.i64)
                                            : host->json_get_bool(builder->config, path, &found.i64);
     if (status == BERTH_OK) {
+        check_key(builder, path, &found);
         add(decoder, found);
     } else if (status != BERTH_NOT_FOUND) {
         berth_build_fail(builder, BERTH_CORRUPT, "config.json: '%s' is not a number or bool", path);
@@ -117,13 +131,39 @@ static void stretch(berth_builder *builder, berth_decoder *decoder, const char *
     }
 }
 
+// Between the two lie the wavelengths that are stretched in part.
+static void check_bands(berth_builder *builder, const berth_decoder *decoder) {
+    const double low = number_of(decoder, "low_freq_factor", 0);
+    const double high = number_of(decoder, "high_freq_factor", 1);
+    if (!(low < high)) {
+        berth_build_fail(builder, BERTH_CORRUPT,
+                         "config.json: 'rope_parameters.high_freq_factor' is %g, must be above "
+                         "low_freq_factor, which is %g",
+                         high, low);
+    }
+}
+
+static double read_theta(berth_builder *builder) {
+    const char *path = "rope_parameters.rope_theta";
+    const double theta = berth_config_f64_or(builder, path, 10000);
+    if (!(theta >= 1)) {
+        berth_build_fail(builder, BERTH_CORRUPT, "config.json: '%s' is %g, must be 1 or more", path,
+                         theta);
+    }
+    return theta;
+}
+
 static int64_t read_rotary_dim(berth_builder *builder, int64_t head_size) {
     const double part = berth_config_f64_or(builder, "rope_parameters.partial_rotary_factor", 1);
     const int64_t dim = part > 0 && part <= 1 ? (int64_t)((double)head_size * part) : 0;
-    if (dim < 2 || dim % 2 != 0) {
+    if (part == 1 && dim % 2 != 0) {
         berth_build_fail(builder, BERTH_CORRUPT,
-                         "config.json: no rotary embedding over %g of a head of %lld elements; the "
-                         "rotated part must be even",
+                         "config.json: 'head_dim' is %lld, all of which is rotated: must be even",
+                         (long long)head_size);
+    } else if (dim < 2 || dim % 2 != 0) {
+        berth_build_fail(builder, BERTH_CORRUPT,
+                         "config.json: 'rope_parameters.partial_rotary_factor' is %g: of a head of "
+                         "%lld elements an even number from 2 on must be rotated",
                          part, (long long)head_size);
     }
     return dim;
@@ -131,21 +171,16 @@ static int64_t read_rotary_dim(berth_builder *builder, int64_t head_size) {
 
 void berth_decoder_read_rope(berth_builder *builder, berth_decoder *decoder) {
     const char *type = berth_config_str_or(builder, "rope_parameters.rope_type", "default");
-    const double theta = berth_config_f64_or(builder, "rope_parameters.rope_theta", 10000);
     check_type(builder, type);
-    if (!(theta > 0)) {
-        berth_build_fail(builder, BERTH_CORRUPT, "config.json: rope_theta %g, must be above 0",
-                         theta);
-    }
     add(decoder, *BERTH_I64("rotary_dim", read_rotary_dim(builder, decoder->head_size)));
     add(decoder, *BERTH_I64("max_position", decoder->context_length));
-    add(decoder,
-        *BERTH_F64("base", berth_config_f64_or(builder, "rope_parameters.rope_theta", 10000)));
+    add(decoder, *BERTH_F64("base", read_theta(builder)));
     add(decoder, *BERTH_TEXT("rope_type", type));
     for (size_t i = 0; i < KEY_COUNT; ++i) {
         if (strcmp(keys[i].type, type) == 0) {
             add_key(builder, decoder, &keys[i]);
         }
     }
+    check_bands(builder, decoder);
     stretch(builder, decoder, type);
 }

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to cli/: what `berth bench op` runs. A case is a graph of one op several times, on
+// operands of its own each time, so that the memory is read and not the caches; plan, dispatch,
+// packing and device are those of a model.
+#ifndef BERTH_CLI_BENCH_OP_H
+#define BERTH_CLI_BENCH_OP_H
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "executor/executor.h"
+#include "graph/graph.h"
+
+#define BERTH_OP_TOKENS  512 // of the largest step, and sequences
+#define BERTH_OP_CONTEXT 2048
+#define BERTH_OP_BLOCK   16 // tokens of a KV block
+#define BERTH_OP_COPIES  64 // at most
+
+typedef struct berth_op_case berth_op_case;
+
+// ---- cases --------------------------------------------------------------------------------------
+
+typedef struct berth_op_graph {
+    berth_graph_builder *builder;
+    const berth_op_case *of;
+    berth_dtype dtype; // of activations
+    size_t copy;
+    char name[32]; // of the copy: a prefix for parameters and states
+} berth_op_graph;
+
+struct berth_op_case {
+    const char *name;
+    const char *op;
+    int64_t tokens;  // of the timed step, of one sequence
+    int64_t context; // tokens that are in the cache before it
+    int64_t out;     // width; of attention and positions: heads
+    int64_t in;      // width of x; of attention and positions: a head's
+    // Emits the op once over x [tokens, …] and returns its first output; `outs` takes the others.
+    berth_value (*emit)(berth_op_graph *graph, const berth_value *x, berth_value *outs);
+    size_t x_count; // inputs that come from tokens
+    int64_t x_widths[3];
+    size_t output_count;
+};
+
+extern const berth_op_case berth_op_cases[];
+extern const size_t berth_op_case_count;
+
+// The op on `copies` sets of operands; outputs "y0", "y1", …, and "z0" … of a second output.
+BERTH_MUST_CHECK berth_status berth_op_graph_build(const berth_registry *registry,
+                                                   const berth_op_case *one, berth_dtype dtype,
+                                                   size_t copies, berth_graph **out_graph);
+// The caches of its copies, in the arena.
+BERTH_MUST_CHECK berth_status berth_op_graph_caches(const berth_op_case *one, berth_dtype dtype,
+                                                    size_t copies, berth_arena *arena,
+                                                    berth_kv_cache_spec **out_caches);
+// What one copy reads and writes, and its floating-point operations.
+double berth_op_case_bytes(const berth_op_case *one, const berth_graph *graph, bool is_output_only);
+double berth_op_case_flops(const berth_op_case *one);
+
+// ---- batches ------------------------------------------------------------------------------------
+
+typedef struct berth_op_batch berth_op_batch;
+
+BERTH_MUST_CHECK berth_status berth_op_batch_create(berth_arena *arena, berth_op_batch **out_batch);
+// Tokens from the first on, of one sequence.
+const berth_batch *berth_op_batch_prompt(berth_op_batch *self, int64_t tokens);
+// One token that sees so many before it.
+const berth_batch *berth_op_batch_decode(berth_op_batch *self, int64_t context);
+// Puts tokens into the cache, from position `first` on, that attend to next to nothing: each is a
+// sequence of its own.
+const berth_batch *berth_op_batch_fill(berth_op_batch *self, int64_t first, int64_t tokens);
+
+#endif

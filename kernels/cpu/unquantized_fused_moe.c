@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+// unquantized_fused_moe: experts.h as this op.
+#include <cpu/experts_run.h>
+
+const berth_op_impl berth_kernel_unquantized_fused_moe = EXPERTS_KERNEL("unquantized_fused_moe");
