@@ -63,10 +63,12 @@ static inline int berth_rope_is_known(const berth_op_site *site) {
     return is_known;
 }
 
-// A rope for positions of three axes (time, height, width) is longer by this factor.
+// A rope for positions of three axes (time, height, width) is longer by a factor.
+static inline int berth_rope_has_axes(const berth_op_site *site) {
+    return berth_rope_has(site, "mrope_section");
+}
 static inline double berth_rope_stretch(const berth_op_site *site) {
-    const int has_axes = berth_rope_has(site, "mrope_section");
-    return has_axes ? berth_rope_number(site, "mrope_positions_factor", 4) : 1;
+    return berth_rope_has_axes(site) ? berth_rope_number(site, "mrope_positions_factor", 4) : 1;
 }
 
 static inline double berth_rope_original(const berth_op_site *site) {
@@ -212,7 +214,6 @@ static inline void berth_rope_angles(const berth_op_site *site, float *out) {
     }
 }
 
-// 0.1·m·ln(s) + 1
 static inline double berth_rope_growth(double factor, double mscale) {
     return factor > 1 ? 0.1 * mscale * log(factor) + 1 : 1;
 }
@@ -221,9 +222,8 @@ static inline double berth_rope_growth(double factor, double mscale) {
 static inline double berth_rope_long_scale(const berth_op_site *site) {
     const double trained = berth_rope_original(site);
     const double growth = berth_rope_number(site, "max_position", 0) / trained;
-    const double scale = growth > 1 ? sqrt(1 + log(growth) / log(trained)) : 1;
     const char *name = berth_rope_is_long(site) ? "long_mscale" : "short_mscale";
-    return berth_rope_number(site, name, scale);
+    return berth_rope_number(site, name, growth > 1 ? sqrt(1 + log(growth) / log(trained)) : 1);
 }
 
 // What cosine and sine are multiplied by: yarn sharpens attention over the longer context.
