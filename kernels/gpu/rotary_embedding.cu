@@ -127,7 +127,7 @@ berth_status supports(const berth_op_site *site, const berth_device *) {
         return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "rope_type is '%s'",
                                  berth_site_attribute(site, "rope_type")->str);
     }
-    if (berth_rope_has_axes(site) || site->inputs[POSITIONS]->ndim != 1) {
+    if (berth_rope_has(site, "mrope_section") || site->inputs[POSITIONS]->ndim != 1) {
         return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "only positions of one axis");
     }
     if (berth_rope_number(site, "inverse", 0) != 0 ||
