@@ -16,8 +16,8 @@
 //             unchanged for those that turn more than beta_fast times, a mixture between the two;
 //             deepseek_yarn the same
 //   longrope  default's / short_factor[i], or / long_factor[i] when max_model_len exceeds L
-//   proportional   b^(−2i/d) over the head size d for i < partial_rotary_factor·d / 2, else 0
-//   mllama4   default's; there are R pairs, R/2 of the column and R/2 of the row of an image patch
+//   proportional  b^(−2i/d) over the head size d for i < partial_rotary_factor·d / 2, else 0
+//   mllama4   default's, of R pairs, half for the column of an image's patch, half for its row
 // Formulas: vLLM's classes of the same rope types. Why float: far out a last place of the angle per
 // position is seen in the result, so every step is rounded where theirs is.
 #ifndef BERTH_KERNELS_ROPE_H
@@ -26,7 +26,6 @@
 #include <berth/op.h>
 
 #include <math.h>
-#include <string.h>
 
 static inline double berth_rope_number(const berth_op_site *site, const char *name,
                                        double fallback) {
@@ -64,10 +63,12 @@ static inline int berth_rope_is_known(const berth_op_site *site) {
     return is_known;
 }
 
-// A rope for positions of three axes (time, height, width) is longer by this factor.
+// A rope for positions of three axes (time, height, width) is longer by a factor.
+static inline int berth_rope_has_axes(const berth_op_site *site) {
+    return berth_rope_has(site, "mrope_section");
+}
 static inline double berth_rope_stretch(const berth_op_site *site) {
-    const int has_axes = berth_rope_has(site, "mrope_section");
-    return has_axes ? berth_rope_number(site, "mrope_positions_factor", 4) : 1;
+    return berth_rope_has_axes(site) ? berth_rope_number(site, "mrope_positions_factor", 4) : 1;
 }
 
 static inline double berth_rope_original(const berth_op_site *site) {
@@ -80,7 +81,7 @@ static inline int berth_rope_is_long(const berth_op_site *site) {
            berth_rope_original(site);
 }
 
-// The row of a cache that position 0 has: a longrope's cache begins with the short rope's rows.
+// The row of position 0 in a cache: a longrope's begins with the short rope's rows.
 static inline int64_t berth_rope_first_row(const berth_op_site *site) {
     return berth_rope_is(site, "longrope") && berth_rope_is_long(site)
                ? (int64_t)berth_rope_original(site)
@@ -213,7 +214,6 @@ static inline void berth_rope_angles(const berth_op_site *site, float *out) {
     }
 }
 
-// 0.1·m·ln(s) + 1
 static inline double berth_rope_growth(double factor, double mscale) {
     return factor > 1 ? 0.1 * mscale * log(factor) + 1 : 1;
 }
@@ -222,9 +222,8 @@ static inline double berth_rope_growth(double factor, double mscale) {
 static inline double berth_rope_long_scale(const berth_op_site *site) {
     const double trained = berth_rope_original(site);
     const double growth = berth_rope_number(site, "max_position", 0) / trained;
-    const double scale = growth > 1 ? sqrt(1 + log(growth) / log(trained)) : 1;
     const char *name = berth_rope_is_long(site) ? "long_mscale" : "short_mscale";
-    return berth_rope_number(site, name, scale);
+    return berth_rope_number(site, name, growth > 1 ? sqrt(1 + log(growth) / log(trained)) : 1);
 }
 
 // What cosine and sine are multiplied by: yarn sharpens attention over the longer context.

@@ -410,7 +410,7 @@ static const berth_op_attribute *const attributes[] = {
     BERTH_ABSENT_ATTRIBUTE("max_model_len", BERTH_ATTRIBUTE_I64),
     BERTH_ABSENT_ATTRIBUTE("num_inv_freq", BERTH_ATTRIBUTE_I64),
     BERTH_ABSENT_ATTRIBUTE("is_deepseek_v4", BERTH_ATTRIBUTE_BOOL),
-    BERTH_OPTIONAL_ATTRIBUTE("inverse", BERTH_ATTRIBUTE_BOOL, .i64 = 0),
+    BERTH_ABSENT_ATTRIBUTE("inverse", BERTH_ATTRIBUTE_BOOL),
     BERTH_ABSENT_ATTRIBUTE("mrope_section", BERTH_ATTRIBUTE_I64S),
     BERTH_ABSENT_ATTRIBUTE("mrope_interleaved", BERTH_ATTRIBUTE_BOOL),
     BERTH_ABSENT_ATTRIBUTE("mrope_positions_factor", BERTH_ATTRIBUTE_I64),
