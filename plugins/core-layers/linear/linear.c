@@ -20,7 +20,7 @@ berth_world berth_world_of(berth_builder *builder, const berth_call *call) {
 berth_part berth_world_part(berth_builder *builder, const berth_call *call, berth_world world,
                             const char *what, int64_t whole) {
     const berth_part part = berth_part_of(whole, world);
-    if (part.extent < 1) {
+    if (part.extent < 1 && world.size > 1) { // a size that is none has its refusal elsewhere
         berth_build_fail(builder, BERTH_INVALID_ARGUMENT,
                          "'%s': %s %lld cannot be divided among %lld ranks", call->prefix, what,
                          (long long)whole, (long long)world.size);
