@@ -72,8 +72,8 @@ static const rope_row ropes[] = {
      },
     {
      .model = MODELS "llama-yarn",
-     .attributes = "rope_type = \"yarn\", factor = 4.0, original_max_position_embeddings = 128, "
-                      "inverse = false}",                                        .max_model_len = 512,
+     .attributes = "rope_type = \"yarn\", factor = 4.0, original_max_position_embeddings = 128}",
+     .max_model_len = 512,
      },
 };
 
