@@ -128,6 +128,19 @@ static void build_merged_without_sizes(berth_builder *b) {
                       BERTH_INPUTS(b->input(b, "token_ids")));
 }
 
+static void build_state_of_a_sequence(berth_builder *b) {
+    const int64_t channels = 4;
+    const berth_layer_state state = {
+        .size = sizeof state,
+        .layer = "mixer",
+        .dtype = "f32",
+        .shape = &channels,
+        .ndim = 1,
+    };
+    describe(b);
+    b->state(b, &state);
+}
+
 static void layer_recursive(berth_builder *b, const berth_call *call) {
     call->outputs[0] =
         BERTH_LAYER(b, "Recursive", .prefix = call->prefix, BERTH_INPUTS(call->inputs[0]));
@@ -173,6 +186,8 @@ static const bad_model bad_models[] = {
     BAD("Failure", build_on_after_a_failure, BERTH_UNSUPPORTED, "the first failure"),
     BAD("NoSizes", build_linear_of_nothing, BERTH_INVALID_ARGUMENT,
         "'model.x': output_size 0 cannot be divided among 1 ranks"),
+    BAD("State", build_state_of_a_sequence, BERTH_UNSUPPORTED,
+        "layer 'mixer' keeps a state of every sequence"),
     BAD("NoList", build_merged_without_sizes, BERTH_INVALID_ARGUMENT, "output_sizes lists"),
 };
 
