@@ -69,6 +69,24 @@ static void wait_ms(long milliseconds) {
     (void)nanosleep(&time, NULL);
 }
 
+// Until it looks after interrupts, however long it takes to start.
+static void wait_until_watching(const child *c) {
+    char path[64];
+    char line[256];
+    unsigned long long caught = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)c->pid);
+    for (size_t i = 0; i < 1000 && !(caught & 1ULL << (SIGINT - 1)); ++i) {
+        FILE *file = fopen(path, "r");
+        CHECK(file != NULL);
+        while (fgets(line, sizeof line, file) != NULL) {
+            (void)sscanf(line, "SigCgt: %llx", &caught);
+        }
+        CHECK_INT(fclose(file), 0);
+        wait_ms(10);
+    }
+    CHECK(caught & 1ULL << (SIGINT - 1));
+}
+
 // Until so many bytes are there, or the end.
 static void read_until(child *c, size_t size) {
     while (c->size < size) {
@@ -164,7 +182,8 @@ TEST(an_interrupt_closes_the_json) {
     sandbox_make(&box);
     const char *path = sandbox_write(&box, "prompts", "ROMEO:\nJULIET:\nFirst Citizen:\n");
     START(&c, RUN, "--prompts", path, "-n", "450", "--json");
-    wait_ms(300);
+    wait_until_watching(&c);
+    wait_ms(200);
     CHECK_INT(kill(c.pid, SIGINT), 0);
     finish(&c);
     check_exited(&c, 130);
