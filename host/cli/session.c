@@ -166,24 +166,26 @@ berth_status berth_session_print(berth_session *session) {
     return BERTH_OK;
 }
 
+#define ERASE "\r\033[K"
+
+static void write_progress(const char *text, size_t size) {
+    const ssize_t written = write(STDERR_FILENO, text, size);
+    (void)written; // nobody waits for progress
+}
+
 void berth_progress_show(berth_session *session, const char *format, ...) {
-    static const char erase[] = "\r\033[K";
     char line[256];
-    size_t size = sizeof erase - 1;
-    if (!session->has_progress && (!format || !isatty(STDERR_FILENO))) {
-        return;
+    if (session->has_progress) {
+        write_progress(ERASE, sizeof ERASE - 1);
     }
-    memcpy(line, erase, size);
-    if (format) {
+    session->has_progress = format && isatty(STDERR_FILENO);
+    if (session->has_progress) {
         va_list arguments;
         va_start(arguments, format);
-        const int more = vsnprintf(line + size, sizeof line - size, format, arguments);
+        const int size = vsnprintf(line, sizeof line, format, arguments);
         va_end(arguments);
-        size += more < 0                            ? 0
-                : (size_t)more < sizeof line - size ? (size_t)more
-                                                    : sizeof line - size - 1;
+        write_progress(line, size < 0                     ? 0
+                             : (size_t)size < sizeof line ? (size_t)size
+                                                          : sizeof line - 1);
     }
-    session->has_progress = format != NULL;
-    const ssize_t written = write(STDERR_FILENO, line, size);
-    (void)written; // nobody waits for progress
 }
