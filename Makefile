@@ -201,9 +201,12 @@ run: all
 	@$(B)/berth run --model '$(MODEL)' --prompt "$$PROMPT" -n $(or $(N),96)
 run: export PROMPT := $(PROMPT)
 
-## bench [FILTER=name]: check, then time; the lines also go to build/bench.tsv
+## bench [FILTER=words] [MODEL=dir]: check, then time, host and ops, and the model if one is given; also to build/bench.tsv
+# FILTER is what follows `berth bench`: "op linear". tools/bench-compare sets two such files, or builds, beside each other.
+benches = $(if $(FILTER),'$(FILTER)',host op $(if $(filter command line environment,$(origin MODEL)),'model --model $(MODEL)'))
 bench: all
-	@$(B)/berth bench $(or $(FILTER),host) >build/bench.tsv; status=$$?; cat build/bench.tsv; exit $$status
+	@(for words in $(benches); do $(B)/berth bench $$words || exit; done) >build/bench.txt; status=$$?; \
+	    cat build/bench.txt; sed 's/   */\t/g' build/bench.txt >build/bench.tsv; rm build/bench.txt; exit $$status
 
 ## asan, tsan: the tests under the address and undefined behaviour, or the thread sanitizer
 asan tsan:

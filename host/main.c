@@ -155,7 +155,8 @@ static berth_status run_command(berth_session *s) {
     if (s->command->flags & BERTH_CLI_ENDS_EARLY) {
         berth_interrupt_watch();
     }
-    BERTH_TRY(open_until(s, BERTH_STAGE_USAGE)); // which decides how far the command goes
+    // The first two decide how far the command goes.
+    BERTH_TRY(open_until(s, s->needs < BERTH_STAGE_CONFIG ? s->needs : BERTH_STAGE_CONFIG));
     const berth_status status = open_until(s, s->needs);
     // Who loads a model gives up when an interrupt comes: that is no failure.
     if (status != BERTH_OK && !(s->stage == BERTH_STAGE_MODEL && berth_interrupt_signal())) {

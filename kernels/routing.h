@@ -89,7 +89,7 @@ static inline berth_routing berth_routing_read(const berth_op_site *site) {
         .is_renormalised = berth_site_attribute(site, "renormalize")->i64 != 0,
         .topk = berth_site_attribute(site, "topk")->i64,
         .factor = (float)berth_site_attribute(site, "routed_scaling_factor")->f64,
-        .groups = groups ? groups->i64 : 1,
+        .groups = groups && groups->i64 > 0 ? groups->i64 : 1,
         .kept_groups = kept ? kept->i64 : 1,
     };
 }

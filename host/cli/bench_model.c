@@ -453,10 +453,7 @@ const berth_command berth_command_bench_model = {
         "products\n"
         "of the faster of oneDNN in f32 and bf16, weights packed and taken in turns from 1 GiB. "
         "It\n"
-        "is null where libdnnl.so.3 or .2 is absent.\n"
-        "--json prints an array of {case, threads, value, unit, ceiling, share, p10, p90,\n"
-        "times_one, note}; what does not exist is null, ceilings on other platforms than the CPU\n"
-        "too.",
+        "is null where libdnnl.so.3 or .2 is absent.\n" BERTH_BENCH_JSON_HELP,
     .bit = BERTH_COMMAND_BENCH,
     .max_arguments = 1,
     .needs = BERTH_STAGE_CONFIG,

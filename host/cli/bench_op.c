@@ -215,7 +215,7 @@ static berth_status time_step(const op_side *side, const berth_op_case *one, dou
     size_t count = 0;
     BERTH_TRY(run_side(side, one, one->tokens));
     const size_t sites = berth_plan_site_count(side->plan);
-    for (size_t i = sites; i-- > 0 && count < side->copies;) {
+    for (size_t i = 0; i < sites && count < side->copies; ++i) {
         if (strcmp(berth_plan_site(side->plan, i)->op, one->op) == 0) {
             out_seconds[count++] = (double)berth_plan_site_ns(side->plan, i) / NS_PER_S;
         }
@@ -401,12 +401,16 @@ static double read_cache_bytes(berth_arena *arena) {
 
 // ---- the command --------------------------------------------------------------------------------
 
+// A case's name means it alone, an op's its cases, anything else whatever has it in its name.
 static bool is_wanted(const op_bench *bench, const berth_op_case *one) {
-    bool is_exact = false;
+    bool is_name = false;
+    bool is_op = false;
     for (size_t i = 0; i < berth_op_case_count && bench->wanted; ++i) {
-        is_exact = is_exact || strcmp(berth_op_cases[i].name, bench->wanted) == 0;
+        is_name = is_name || strcmp(berth_op_cases[i].name, bench->wanted) == 0;
+        is_op = is_op || strcmp(berth_op_cases[i].op, bench->wanted) == 0;
     }
-    return berth_bench_is_wanted(bench->wanted, one->name, is_exact);
+    return is_op && !is_name ? strcmp(one->op, bench->wanted) == 0
+                             : berth_bench_is_wanted(bench->wanted, one->name, is_name);
 }
 
 static berth_status open_platform(op_bench *bench, int64_t threads) {
@@ -499,11 +503,13 @@ const berth_command berth_command_bench_op = {
     .arguments = "[NAME]",
     .help = "time single ops beside the roofs of this machine",
     .details =
-        "NAME is a case or a part of several, so an op's name means all of its cases:\n"
-        "embedding-4096, rms_norm-2048 and -4096 (with residual), rotary_embedding-32x128,\n"
-        "silu_and_mul-14336, select_rows-4096, contiguous-4096, each of 512 tokens;\n"
-        "linear-OUTxIN-ROWS, of 2048x2048, 4096x4096, 14336x4096 and 4096x14336 in bf16, by 1, 16\n"
-        "and 512 rows; paged_attention-decode, of one token behind 2047, and -512, of a prompt.\n"
+        "NAME is a case, an op, which means all of its cases, or a part of their names. Cases:\n"
+        "OP-WIDTH, norms of 2048 and 4096, gated activations that make 14336 of 28672, others of\n"
+        "4096; embedding, select_rows and contiguous of 4096, rotary_embedding-32x128: each of "
+        "512\n"
+        "tokens; linear-OUTxIN-ROWS, of 2048x2048, 4096x4096, 14336x4096 and 4096x14336 in bf16,\n"
+        "by 1, 16 and 512 rows; paged_attention-decode, of one token behind 2047, and -512, of a\n"
+        "prompt.\n"
         "Each with 1 thread and with all, or with --threads N alone; activations are float32 or\n"
         "what --dtype says.\n"
         "First the first 8 rows of the step that is timed are compared with the op's reference:\n"
@@ -515,10 +521,7 @@ const berth_command berth_command_bench_op = {
         "fastest reader of 1 GiB where next to nothing is written. GFLOP/s: beside the fastest\n"
         "multiply-add of the machine. Where both matter the ceiling is the lower one; the note\n"
         "says which that is, and what oneDNN reaches in the same unit, f32 or bf16, where\n"
-        "libdnnl.so.3 or .2 is there.\n"
-        "--json prints an array of {case, threads, value, unit, ceiling, share, p10, p90,\n"
-        "times_one, note}; what does not exist is null, ceilings on other platforms than the CPU\n"
-        "too.",
+        "libdnnl.so.3 or .2 is there.\n" BERTH_BENCH_JSON_HELP,
     .bit = BERTH_COMMAND_BENCH,
     .max_arguments = 1,
     .needs = BERTH_STAGE_CONFIG,

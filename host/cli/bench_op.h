@@ -36,7 +36,8 @@ struct berth_op_case {
     int64_t in;      // width of x; of attention and positions: a head's
     // Emits the op once over x [tokens, …] and returns its first output; `outs` takes the others.
     berth_value (*emit)(berth_op_graph *graph, const berth_value *x, berth_value *outs);
-    size_t x_count; // inputs that come from tokens
+    const char *inputs; // of an op on rows: 'x' the next x, else a vector of its own
+    size_t x_count;     // inputs that come from tokens
     int64_t x_widths[3];
     size_t output_count;
 };

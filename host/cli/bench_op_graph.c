@@ -46,19 +46,27 @@ static berth_value heads(const berth_op_graph *graph, berth_value x, int64_t cou
 
 // ---- ops ----------------------------------------------------------------------------------------
 
+// An op on rows: x and vectors of its width in the order that the case says.
+static berth_value emit_rows(berth_op_graph *graph, const berth_value *x, berth_value *outs) {
+    berth_value inputs[BERTH_MAX_INPUTS];
+    berth_value results[2] = {BERTH_VALUE_NONE, BERTH_VALUE_NONE};
+    size_t count = 0;
+    size_t taken = 0;
+    for (const char *what = graph->of->inputs; *what; ++what) {
+        const char name[] = {*what, (char)('0' + count), 0};
+        inputs[count++] =
+            *what == 'x' ? x[taken++] : parameter(graph, name, graph->dtype, 0, graph->of->in);
+    }
+    const berth_value y = EMIT(graph, graph->of->op, .inputs = inputs, .input_count = count,
+                               .outputs = results, .output_count = graph->of->output_count);
+    outs[0] = results[1];
+    return y;
+}
+
 static berth_value emit_embedding(berth_op_graph *graph, const berth_value *x, berth_value *outs) {
     (void)x, (void)outs;
     return look_up(graph,
                    parameter(graph, "table", BERTH_DTYPE_BF16, graph->of->in, graph->of->out));
-}
-
-static berth_value emit_rms_norm(berth_op_graph *graph, const berth_value *x, berth_value *outs) {
-    const berth_value weight = parameter(graph, "weight", graph->dtype, 0, graph->of->in);
-    berth_value results[2];
-    const berth_value y = EMIT(graph, "rms_norm", BERTH_INPUTS(x[0], x[1], weight),
-                               BERTH_ATTRIBUTES(BERTH_F64("eps", 1e-5)), BERTH_OUTPUTS(results));
-    outs[0] = results[1];
-    return y;
 }
 
 static berth_value emit_rotary(berth_op_graph *graph, const berth_value *x, berth_value *outs) {
@@ -73,12 +81,6 @@ static berth_value emit_rotary(berth_op_graph *graph, const berth_value *x, bert
                                BERTH_OUTPUTS(results));
     outs[0] = results[1];
     return y;
-}
-
-static berth_value emit_silu_and_mul(berth_op_graph *graph, const berth_value *x,
-                                     berth_value *outs) {
-    (void)outs;
-    return EMIT(graph, "silu_and_mul", BERTH_INPUTS(x[0]));
 }
 
 static berth_value emit_select_rows(berth_op_graph *graph, const berth_value *x,
@@ -244,17 +246,40 @@ double berth_op_case_flops(const berth_op_case *one) {
     CASE(.name = "linear-" label, .op = "linear", .tokens = (rows), .out = (n), .in = (k),         \
          .emit = emit_linear, .x_count = 1, .x_widths = {(k)}, .output_count = 1)
 
+// Rows of one width; of a gated one x is twice as wide, a residual is a second x and comes out
+// again.
+#define ROWS(label, id, order, xs, width, ...)                                                     \
+    CASE(.name = label, .op = id, .tokens = 512, .in = (width), .emit = emit_rows,                 \
+         .inputs = (order), .x_count = (xs), .x_widths = {(width), (width)}, __VA_ARGS__)
+#define UNARY(id) ROWS(id "-4096", id, "x", 1, 4096, .output_count = 1)
+#define GATED(id) ROWS(id "-14336", id, "x", 1, 28672, .output_count = 1)
+
 const berth_op_case berth_op_cases[] = {
     CASE(.name = "embedding-4096", .op = "embedding", .tokens = 512, .out = 4096, .in = TABLE_ROWS,
          .emit = emit_embedding, .output_count = 1),
-    CASE(.name = "rms_norm-2048", .op = "rms_norm", .tokens = 512, .in = 2048,
-         .emit = emit_rms_norm, .x_count = 2, .x_widths = {2048, 2048}, .output_count = 2),
-    CASE(.name = "rms_norm-4096", .op = "rms_norm", .tokens = 512, .in = 4096,
-         .emit = emit_rms_norm, .x_count = 2, .x_widths = {4096, 4096}, .output_count = 2),
+    ROWS("rms_norm-2048", "rms_norm", "xxw", 2, 2048, .output_count = 2),
+    ROWS("rms_norm-4096", "rms_norm", "xxw", 2, 4096, .output_count = 2),
+    ROWS("gemma_rms_norm-4096", "gemma_rms_norm", "xwx", 2, 4096, .output_count = 2),
+    ROWS("layer_norm-4096", "layer_norm", "xww", 1, 4096, .output_count = 1),
+    ROWS("rms_norm_gated-4096", "rms_norm_gated", "xwx", 2, 4096, .output_count = 1),
+    ROWS("fused_rms_norm_gated-4096", "fused_rms_norm_gated", "xxw", 2, 4096, .output_count = 1),
+    ROWS("minimax_text01_rmsnorm_tp-4096", "minimax_text01_rmsnorm_tp", "xw", 1, 4096,
+         .output_count = 1),
+    UNARY("gelu"),
+    UNARY("gelu_fast"),
+    UNARY("gelu_new"),
+    UNARY("gelu_tanh"),
+    UNARY("quick_gelu"),
+    UNARY("relu2"),
+    GATED("silu_and_mul"),
+    GATED("gelu_and_mul"),
+    GATED("fatrelu_and_mul"),
+    GATED("mul_and_silu"),
+    GATED("situ_and_mul"),
+    GATED("swigluoai_and_mul"),
+    GATED("swiglustep_and_mul"),
     CASE(.name = "rotary_embedding-32x128", .op = "rotary_embedding", .tokens = 512, .out = 32,
          .in = 128, .emit = emit_rotary, .x_count = 2, .x_widths = {4096, 1024}, .output_count = 2),
-    CASE(.name = "silu_and_mul-14336", .op = "silu_and_mul", .tokens = 512, .out = 14336,
-         .emit = emit_silu_and_mul, .x_count = 1, .x_widths = {28672}, .output_count = 1),
     CASE(.name = "select_rows-4096", .op = "select_rows", .tokens = 512, .out = 4096,
          .emit = emit_select_rows, .x_count = 1, .x_widths = {4096}, .output_count = 1),
     CASE(.name = "contiguous-4096", .op = "contiguous", .tokens = 512, .out = 4096,

@@ -23,6 +23,11 @@ typedef struct berth_bench_row {
     const char *note; // what the ceiling is; "" or NULL: nothing to say
 } berth_bench_row;
 
+#define BERTH_BENCH_JSON_HELP                                                                      \
+    "--json prints an array of {case, threads, value, unit, ceiling, share, p10, p90,\n"           \
+    "times_one, note}; what does not exist is null, ceilings on other platforms than the CPU\n"    \
+    "too."
+
 BERTH_MUST_CHECK berth_status berth_bench_print(berth_session *session, const berth_bench_row *rows,
                                                 size_t count);
 

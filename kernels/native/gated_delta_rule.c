@@ -254,13 +254,7 @@ static const berth_op_argument *const inputs[] = {
     BERTH_OPTIONAL_INPUT("initial_state"),
     BERTH_OPTIONAL_INPUT("cu_seqlens"),
 };
-static const berth_op_argument *const states[] = {
-    &(const berth_op_argument){
-                               .size = sizeof(berth_op_argument),
-                               .name = "ssm_states",
-                               .flags = BERTH_ARGUMENT_OPTIONAL,
-                               },
-};
+static const berth_op_argument *const states[] = {BERTH_OPTIONAL_INPUT("ssm_states")};
 static const berth_op_attribute *const attributes[] = {
     BERTH_OPTIONAL_ATTRIBUTE("use_qk_l2norm_in_kernel", BERTH_ATTRIBUTE_BOOL, .i64 = 1),
 };

@@ -352,13 +352,7 @@ static const berth_op_argument *const inputs[] = {
     BERTH_OPTIONAL_INPUT("query_start_loc"),
     BERTH_OPTIONAL_INPUT("seq_lens"),
 };
-static const berth_op_argument *const states[] = {
-    &(const berth_op_argument){
-                               .size = sizeof(berth_op_argument),
-                               .name = "kv_cache",
-                               .flags = BERTH_ARGUMENT_OPTIONAL,
-                               },
-};
+static const berth_op_argument *const states[] = {BERTH_OPTIONAL_INPUT("kv_cache")};
 static const berth_op_attribute *const attributes[] = {
     BERTH_REQUIRED_ATTRIBUTE("scale", BERTH_ATTRIBUTE_F64),
     BERTH_REQUIRED_ATTRIBUTE("v_head_dim", BERTH_ATTRIBUTE_I64),

@@ -63,7 +63,7 @@ static berth_status check_group_shape(const berth_op_site *site) {
 static berth_status groups_along(const berth_op_site *site, int dim, berth_dim *out) {
     const int64_t group = group_of(site, dim);
     const berth_dim all = site->inputs[X]->dims[dim];
-    if (group == -1) {
+    if (group < 1) { // all of them
         *out = BERTH_DIM_CONST(1);
         return BERTH_OK;
     }

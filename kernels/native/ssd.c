@@ -221,24 +221,16 @@ static berth_status reference(void *self, const berth_op_args *args) {
     return BERTH_OK;
 }
 
-static const berth_op_argument *const inputs[] = {
-    BERTH_STRIDED_INPUT("x"),
-    BERTH_STRIDED_INPUT("dt"),
-    BERTH_INPUT("A"),
-    BERTH_STRIDED_INPUT("B"),
-    BERTH_STRIDED_INPUT("C"),
-    BERTH_OPTIONAL_INPUT("D"),
-    BERTH_OPTIONAL_INPUT("dt_bias"),
-    BERTH_OPTIONAL_INPUT("initial_states"),
-    BERTH_OPTIONAL_INPUT("cu_seqlens"),
-};
-static const berth_op_argument *const states[] = {
-    &(const berth_op_argument){
-                               .size = sizeof(berth_op_argument),
-                               .name = "ssm_states",
-                               .flags = BERTH_ARGUMENT_OPTIONAL,
-                               },
-};
+static const berth_op_argument *const inputs[] = {BERTH_STRIDED_INPUT("x"),
+                                                  BERTH_STRIDED_INPUT("dt"),
+                                                  BERTH_INPUT("A"),
+                                                  BERTH_STRIDED_INPUT("B"),
+                                                  BERTH_STRIDED_INPUT("C"),
+                                                  BERTH_OPTIONAL_INPUT("D"),
+                                                  BERTH_OPTIONAL_INPUT("dt_bias"),
+                                                  BERTH_OPTIONAL_INPUT("initial_states"),
+                                                  BERTH_OPTIONAL_INPUT("cu_seqlens")};
+static const berth_op_argument *const states[] = {BERTH_OPTIONAL_INPUT("ssm_states")};
 static const berth_op_attribute *const attributes[] = {
     BERTH_OPTIONAL_ATTRIBUTE("dt_softplus", BERTH_ATTRIBUTE_BOOL, .i64 = 0),
     BERTH_OPTIONAL_ATTRIBUTE("chunk_size", BERTH_ATTRIBUTE_I64, .i64 = 256),

@@ -38,7 +38,7 @@ typedef struct berth_head_part {
 // An extent is 0 where the world neither divides the heads nor is a multiple of them.
 static inline berth_head_part berth_heads_of(int64_t heads, int64_t kv_heads, berth_world world) {
     berth_head_part out = {.queries = berth_part_of(heads, world), .replicas = 1};
-    if (world.size < kv_heads) {
+    if (world.size < kv_heads || world.size == 1) {
         out.keys = berth_part_of(kv_heads, world);
     } else if (kv_heads > 0 && world.size % kv_heads == 0) {
         out.replicas = world.size / kv_heads;

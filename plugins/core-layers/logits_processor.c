@@ -6,25 +6,8 @@
 // soft_cap (0: none) and scale (1), in this order.
 #include "linear/linear.h"
 
-#include <string.h>
-
-#define MAX_ATTRIBUTES 16
-
-// The call's attributes without its own: what the head knows.
-static uint64_t take_heads(const berth_call *call, const berth_attribute *out[MAX_ATTRIBUTES]) {
-    static const char *const own[] = {"org_vocab_size", "soft_cap", "scale"};
-    uint64_t count = 0;
-    for (uint64_t i = 0; i < call->attribute_count && count < MAX_ATTRIBUTES; ++i) {
-        int is_own = 0;
-        for (size_t k = 0; k < sizeof own / sizeof own[0]; ++k) {
-            is_own = is_own || strcmp(call->attributes[i]->name, own[k]) == 0;
-        }
-        if (!is_own) {
-            out[count++] = call->attributes[i];
-        }
-    }
-    return count;
-}
+// What is not the head's.
+static const char *const own[] = {"org_vocab_size", "soft_cap", "scale"};
 
 static void build(berth_builder *builder, const berth_call *call) {
     const berth_world world = berth_world_of(builder, call);
@@ -32,8 +15,8 @@ static void build(berth_builder *builder, const berth_call *call) {
     const int64_t kept = berth_call_i64(call, "org_vocab_size", tokens);
     const double scale = berth_call_f64(call, "scale", 1);
     const double cap = berth_call_f64(call, "soft_cap", 0);
-    const berth_attribute *attributes[MAX_ATTRIBUTES];
-    const uint64_t count = take_heads(call, attributes);
+    const berth_attribute *attributes[BERTH_MAX_HANDED];
+    const uint64_t count = berth_call_without(call, own, sizeof own / sizeof own[0], attributes);
     const berth_value rows = builder->input(builder, "logits_rows");
     const berth_value wanted = BERTH_EMIT(builder, "select_rows", .prefix = call->prefix,
                                           BERTH_INPUTS(call->inputs[0], rows));

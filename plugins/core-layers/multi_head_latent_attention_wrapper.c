@@ -10,10 +10,6 @@
 // kv_b_proj, o_proj. Cache: PREFIX.attn, rows of kv_lora_rank + qk_rope_head_dim.
 #include "linear/mixer.h"
 
-#include <string.h>
-
-#define MAX_ATTRIBUTES 32
-
 typedef struct sizes {
     int64_t hidden;
     int64_t heads; // of the whole model
@@ -40,25 +36,12 @@ static sizes read_sizes(const berth_mixer *mixer) {
     return out;
 }
 
-// What rotary_embedding gets of the call.
-static uint64_t take_rope(const berth_call *call, const berth_attribute *out[MAX_ATTRIBUTES]) {
-    static const char *const own[] = {
-        "hidden_size",      "num_heads",  "scale",       "qk_nope_head_dim",
-        "qk_rope_head_dim", "v_head_dim", "q_lora_rank", "kv_lora_rank",
-        "rms_norm_eps",     "tp_size",    "tp_rank",
-    };
-    uint64_t count = 0;
-    for (uint64_t i = 0; i < call->attribute_count && count < MAX_ATTRIBUTES - 1; ++i) {
-        int is_own = 0;
-        for (size_t k = 0; k < sizeof own / sizeof own[0]; ++k) {
-            is_own = is_own || strcmp(call->attributes[i]->name, own[k]) == 0;
-        }
-        if (!is_own) {
-            out[count++] = call->attributes[i];
-        }
-    }
-    return count;
-}
+// What is not rotary_embedding's.
+static const char *const own[] = {
+    "hidden_size",      "num_heads",  "scale",       "qk_nope_head_dim",
+    "qk_rope_head_dim", "v_head_dim", "q_lora_rank", "kv_lora_rank",
+    "rms_norm_eps",     "tp_size",    "tp_rank",
+};
 
 // Queries [tokens, heads · (nope + rope)], and latents beside the rotated key.
 static void project(const berth_mixer *mixer, const sizes *size, berth_value x,
@@ -96,9 +79,9 @@ static void project(const berth_mixer *mixer, const sizes *size, berth_value x,
 // Turns query [tokens, heads, rope] and key [tokens, 1, rope].
 static void rotate(const berth_mixer *mixer, const sizes *size, berth_value query_key[2]) {
     berth_builder *builder = mixer->builder;
-    const berth_attribute *attributes[MAX_ATTRIBUTES];
+    const berth_attribute *attributes[BERTH_MAX_HANDED];
     const berth_attribute *width = BERTH_I64("rotary_dim", size->rope);
-    uint64_t count = take_rope(mixer->call, attributes);
+    uint64_t count = berth_call_without(mixer->call, own, sizeof own / sizeof own[0], attributes);
     if (berth_call_i64(mixer->call, "max_position", 0) < 1) {
         return;
     }

@@ -16,7 +16,7 @@ static void build(berth_builder *builder, const berth_call *call) {
         .padding = berth_call_i64(call, "padding_size", 1),
     };
     const berth_vocab_part part = berth_vocabulary_of(whole, world);
-    if (part.rows < 1) {
+    if (part.rows < 1 && world.size > 1) {
         berth_build_fail(builder, BERTH_INVALID_ARGUMENT,
                          "'%s': %lld tokens, padded to a multiple of %lld, cannot be divided among "
                          "%lld ranks",

@@ -19,7 +19,7 @@ static void build(berth_builder *builder, const berth_call *call) {
     const int64_t heads = berth_call_i64(call, "total_num_heads", 0);
     const int64_t kv_heads = berth_call_i64(call, "total_num_kv_heads", heads);
     const berth_head_part part = berth_heads_of(heads, kv_heads, world);
-    if (part.queries.extent < 1 || part.keys.extent < 1) {
+    if (world.size > 1 && (part.queries.extent < 1 || part.keys.extent < 1)) {
         berth_build_fail(builder, BERTH_INVALID_ARGUMENT,
                          "'%s': %lld heads and %lld key heads cannot be divided among %lld ranks",
                          call->prefix, (long long)heads, (long long)kv_heads,

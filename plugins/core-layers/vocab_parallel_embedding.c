@@ -45,7 +45,7 @@ static void build(berth_builder *builder, const berth_call *call) {
         .padding = berth_call_i64(call, "padding_size", 1),
     };
     const berth_vocab_part part = berth_vocabulary_of(whole, world);
-    if (part.rows < 1 || tokens < 1 || whole.added < 0) {
+    if ((part.rows < 1 && world.size > 1) || whole.added < 0) {
         berth_build_fail(builder, BERTH_INVALID_ARGUMENT,
                          "'%s': %lld tokens and %lld added ones, padded to multiples of %lld, "
                          "cannot be divided among %lld ranks",

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "model/config_json.h"
@@ -31,7 +32,7 @@ typedef struct rig {
     berth_registry *registry;
 } rig;
 
-static rig the_rig = {.folder = "/tmp/berth-fuzz-config-XXXXXX"};
+static rig the_rig;
 
 static void must(bool holds) {
     if (!holds) {
@@ -48,7 +49,8 @@ static void remove_folder(void) {
 static void make_folder(rig *made) {
     char target[PATH_MAX];
     made->file = memfd_create("config", MFD_CLOEXEC);
-    must(made->file >= 0 && mkdtemp(made->folder) != NULL && atexit(remove_folder) == 0);
+    (void)snprintf(made->folder, sizeof made->folder, "/tmp/berth-fuzz-config-%d", (int)getpid());
+    must(made->file >= 0 && mkdir(made->folder, 0700) == 0 && atexit(remove_folder) == 0);
     (void)snprintf(made->config_link, sizeof made->config_link, "%s/config.json", made->folder);
     (void)snprintf(made->weights_link, sizeof made->weights_link, "%s/model.safetensors",
                    made->folder);

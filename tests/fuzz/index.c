@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -19,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static const char *const names[] = {"config.json", "m-1.safetensors", "m-2.safetensors",
                                     "model.safetensors.index.json"};
 enum { CONFIG, FIRST, SECOND, INDEX };
-static char folder[] = "/tmp/berth-fuzz-index-XXXXXX";
+static char folder[40];
 
 static void must(bool holds) {
     if (!holds) {
@@ -55,7 +56,8 @@ static void make_file(int which, const char *header, uint64_t bytes) {
 static int make_folder(void) {
     char link[64];
     const int index = memfd_create("index", MFD_CLOEXEC);
-    must(index >= 0 && mkdtemp(folder) != NULL && atexit(remove_folder) == 0);
+    (void)snprintf(folder, sizeof folder, "/tmp/berth-fuzz-index-%d", (int)getpid());
+    must(index >= 0 && mkdir(folder, 0700) == 0 && atexit(remove_folder) == 0);
     make_file(CONFIG, "{\"architectures\":[\"ToyForCausalLM\"]}", 0);
     make_file(FIRST, "{" BYTE("a", "0", "1") "," BYTE("b", "1", "2") "}", 2);
     make_file(SECOND, "{" BYTE("c", "0", "1") "}", 1);

@@ -50,30 +50,30 @@ typedef struct rope_row {
 static const rope_row ropes[] = {
     {
      .model = MODELS "llama",
-     .attributes = "rope_type = \"default\"}",
+     .attributes = "rope_type = \"default\", inverse = false}",
      .max_model_len = 512,
      },
     {
      .model = MODELS "llama-linear",
-     .attributes = "rope_type = \"linear\", factor = 2.0}",
+     .attributes = "rope_type = \"linear\", factor = 2.0, inverse = false}",
      .max_model_len = 1024,
      },
     {
      .model = MODELS "llama-dynamic",
-     .attributes = "rope_type = \"dynamic\", factor = 2.0, max_trained_positions = 128}",
-     .max_model_len = 512,
+     .attributes =
+            "rope_type = \"dynamic\", factor = 2.0, max_trained_positions = 128, inverse = false}",                                    .max_model_len = 512,
      },
     {
      .model = MODELS "llama-rope3",
      .attributes =
             "base = 500000.0, is_neox_style = true, rope_type = \"llama3\", factor = 8.0, "
             "original_max_position_embeddings = 128, low_freq_factor = 1.0, "
-            "high_freq_factor = 4.0}",          .max_model_len = 512,
+            "high_freq_factor = 4.0, inverse = false}",                           .max_model_len = 512,
      },
     {
      .model = MODELS "llama-yarn",
-     .attributes = "rope_type = \"yarn\", factor = 4.0, original_max_position_embeddings = 128}",
-     .max_model_len = 512,
+     .attributes = "rope_type = \"yarn\", factor = 4.0, original_max_position_embeddings = 128, "
+                      "inverse = false}",                                                         .max_model_len = 512,
      },
 };
 

@@ -34,6 +34,23 @@ typedef struct whole {
 
 static const char *const names[] = {"w13_weight", "w2_weight", "w13_bias", "w2_bias"};
 
+// Zeroed.
+static void *room(size_t count, size_t size) {
+    void *memory = calloc(count, size);
+    if (memory == NULL) {
+        abort();
+    }
+    return memory;
+}
+
+static float *numbered(size_t count) {
+    float *values = room(count, sizeof *values);
+    for (size_t i = 0; i < count; ++i) {
+        values[i] = (float)i;
+    }
+    return values;
+}
+
 static void whole_init(whole *self, const asked *what) {
     *self = (whole){.asked = what, .gates = strstr(what->activation, "_no_mul") == NULL ? 2 : 1};
     core_registry_init(&self->core, NULL);
@@ -45,11 +62,7 @@ static void whole_init(whole *self, const asked *what) {
         const int64_t shape[] = {EXPERTS, rows, columns};
         const size_t elements = (size_t)(EXPERTS * rows * columns);
         memcpy(self->shapes[i], shape, sizeof shape);
-        self->values[i] = malloc(elements * sizeof(float));
-        CHECK(self->values[i] != NULL);
-        for (size_t k = 0; k < elements; ++k) {
-            self->values[i][k] = (float)k;
-        }
+        self->values[i] = numbered(elements);
         (void)snprintf(self->names[i], sizeof self->names[i], "mlp%s.%s",
                        is_inside ? ".experts" : "", names[i]);
         self->tensors[i] = (berth_stored_tensor){
@@ -167,8 +180,7 @@ static size_t index_of(const char *name) {
 static void check_weight(const whole *self, const berth_weight *weight, const int64_t world[2],
                          int *seen) {
     const size_t which = index_of(weight->name);
-    float *values = malloc(weight->bytes);
-    CHECK(values != NULL);
+    float *values = room(1, weight->bytes);
     CHECK_OK(berth_weight_load(weight, values));
     const int64_t rows = weight->type.dims[1].b;
     const int64_t columns = weight->type.ndim == 3 ? weight->type.dims[2].b : 1;
@@ -184,10 +196,9 @@ static void check_weight(const whole *self, const berth_weight *weight, const in
 
 // All ranks together have every element of every weight once.
 static void check_world(const whole *self, int64_t size) {
-    int *seen[4];
+    int *seen[4] = {NULL};
     for (size_t i = 0; i < self->count; ++i) {
-        seen[i] = calloc(self->tensors[i].bytes / sizeof(float), sizeof(int));
-        CHECK(seen[i] != NULL);
+        seen[i] = room(self->tensors[i].bytes / sizeof(float), sizeof(int));
     }
     for (int64_t rank = 0; rank < size; ++rank) {
         const int64_t world[] = {size, rank};

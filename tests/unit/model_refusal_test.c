@@ -128,13 +128,6 @@ static void build_merged_without_sizes(berth_builder *b) {
                       BERTH_INPUTS(b->input(b, "token_ids")));
 }
 
-static void build_soft_cap(berth_builder *b) {
-    describe(b);
-    (void)BERTH_LAYER(b, "LogitsProcessor", .prefix = "lm_head",
-                      BERTH_INPUTS(b->input(b, "token_ids")),
-                      BERTH_ATTRIBUTES(BERTH_F64("soft_cap", 30)));
-}
-
 static void layer_recursive(berth_builder *b, const berth_call *call) {
     call->outputs[0] =
         BERTH_LAYER(b, "Recursive", .prefix = call->prefix, BERTH_INPUTS(call->inputs[0]));
@@ -178,9 +171,9 @@ static const bad_model bad_models[] = {
     BAD("Silence", build_silent_layer, BERTH_INTERNAL,
         "layer Silent of plugin bad gives no output"),
     BAD("Failure", build_on_after_a_failure, BERTH_UNSUPPORTED, "the first failure"),
-    BAD("NoSizes", build_linear_of_nothing, BERTH_CORRUPT, "a linear layer of 0 inputs"),
+    BAD("NoSizes", build_linear_of_nothing, BERTH_INVALID_ARGUMENT,
+        "'model.x': output_size 0 cannot be divided among 1 ranks"),
     BAD("NoList", build_merged_without_sizes, BERTH_INVALID_ARGUMENT, "output_sizes lists"),
-    BAD("SoftCap", build_soft_cap, BERTH_UNSUPPORTED, "soft cap"),
 };
 
 static berth_status add_bad_things(const berth_host *host, berth_registrar *registrar) {

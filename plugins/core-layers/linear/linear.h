@@ -26,5 +26,11 @@ berth_value berth_linear_emit(berth_builder *builder, const berth_call *call, be
 // given and there are several.
 berth_value berth_linear_gather(berth_builder *builder, const berth_call *call, berth_world world,
                                 berth_value y);
+// Most attributes that a layer hands on to what it is made of.
+#define BERTH_MAX_HANDED 32
+
+// The call's attributes but for the `count` named: what a layer hands on. Leaves room for one more.
+uint64_t berth_call_without(const berth_call *call, const char *const *names, uint64_t count,
+                            const berth_attribute *out[BERTH_MAX_HANDED]);
 
 #endif
