@@ -221,7 +221,7 @@ BERTH_INLINE berth_vec berth_formula_gelu_tanh(const berth_activation *self, ber
 // What the table of an activation's kernel begins with.
 #define BERTH_ACTIVATION_KERNEL(op_name, op_create)                                                \
     .size = sizeof(berth_op_impl), .op = (op_name), .name = "cpu." op_name,                        \
-    .dispatch_key = BERTH_DISPATCH_CPU, .revision = 1, .flags = BERTH_IMPL_DETERMINISTIC,          \
+    .dispatch_key = BERTH_DISPATCH_CPU, .flags = BERTH_IMPL_DETERMINISTIC,                         \
     .supports = berth_supports_same, .create = (op_create), .forward = forward,                    \
     .destroy = berth_instance_free
 

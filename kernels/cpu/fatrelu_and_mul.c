@@ -13,4 +13,5 @@ BERTH_SWEEP(gated, formula)
 
 const berth_op_impl berth_kernel_fatrelu_and_mul = {
     BERTH_ACTIVATION_KERNEL("fatrelu_and_mul", berth_activation_create),
+    .revision = 1,
 };

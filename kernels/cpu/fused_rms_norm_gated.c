@@ -31,4 +31,5 @@ static berth_status create(const berth_op_site *site, const berth_device *device
 
 const berth_op_impl berth_kernel_fused_rms_norm_gated = {
     BERTH_NORM_KERNEL("fused_rms_norm_gated", create),
+    .revision = 1,
 };

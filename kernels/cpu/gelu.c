@@ -15,4 +15,5 @@ BERTH_SWEEP(unary, formula)
 
 const berth_op_impl berth_kernel_gelu = {
     BERTH_ACTIVATION_KERNEL("gelu", berth_activation_create),
+    .revision = 1,
 };

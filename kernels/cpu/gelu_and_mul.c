@@ -12,4 +12,5 @@ BERTH_SWEEP(gated, formula)
 
 const berth_op_impl berth_kernel_gelu_and_mul = {
     BERTH_ACTIVATION_KERNEL("gelu_and_mul", berth_gelu_create),
+    .revision = 1,
 };

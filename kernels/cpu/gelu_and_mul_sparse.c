@@ -68,4 +68,5 @@ static berth_status create(const berth_op_site *site, const berth_device *device
 
 const berth_op_impl berth_kernel_gelu_and_mul_sparse = {
     BERTH_ACTIVATION_KERNEL("gelu_and_mul_sparse", create),
+    .revision = 1,
 };

@@ -6,4 +6,5 @@ BERTH_SWEEP(unary, berth_formula_gelu_tanh)
 
 const berth_op_impl berth_kernel_gelu_tanh = {
     BERTH_ACTIVATION_KERNEL("gelu_tanh", berth_activation_create),
+    .revision = 1,
 };

@@ -30,4 +30,5 @@ BERTH_NORM(one, operands)
 
 const berth_op_impl berth_kernel_gemma_rms_norm = {
     BERTH_NORM_KERNEL("gemma_rms_norm", berth_norm_create),
+    .revision = 1,
 };

@@ -27,4 +27,5 @@ BERTH_NORM(one, operands)
 
 const berth_op_impl berth_kernel_layer_norm = {
     BERTH_NORM_KERNEL("layer_norm", berth_norm_create),
+    .revision = 1,
 };

@@ -22,4 +22,5 @@ BERTH_NORM(one, operands)
 
 const berth_op_impl berth_kernel_minimax_text01_rmsnorm_tp = {
     BERTH_NORM_KERNEL("minimax_text01_rmsnorm_tp", berth_norm_create),
+    .revision = 1,
 };

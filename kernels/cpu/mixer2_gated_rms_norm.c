@@ -51,5 +51,6 @@ static berth_status create(const berth_op_site *site, const berth_device *device
 
 const berth_op_impl berth_kernel_mixer2_gated_rms_norm = {
     BERTH_NORM_KERNEL("mixer2_gated_rms_norm", create),
+    .revision = 1,
     .supports = supports,
 };

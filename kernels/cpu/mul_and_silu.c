@@ -12,4 +12,5 @@ BERTH_SWEEP(gated, formula)
 
 const berth_op_impl berth_kernel_mul_and_silu = {
     BERTH_ACTIVATION_KERNEL("mul_and_silu", berth_activation_create),
+    .revision = 1,
 };

@@ -188,7 +188,7 @@ BERTH_INLINE void berth_norm_part(const berth_norm_job *in, berth_norm_one one, 
 
 #define BERTH_NORM_KERNEL(op_name, op_create)                                                      \
     .size = sizeof(berth_op_impl), .op = (op_name), .name = "cpu." op_name,                        \
-    .dispatch_key = BERTH_DISPATCH_CPU, .revision = 1, .flags = BERTH_IMPL_DETERMINISTIC,          \
-    .create = (op_create), .forward = forward, .destroy = berth_instance_free
+    .dispatch_key = BERTH_DISPATCH_CPU, .flags = BERTH_IMPL_DETERMINISTIC, .create = (op_create),  \
+    .forward = forward, .destroy = berth_instance_free
 
 #endif

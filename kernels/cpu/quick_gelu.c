@@ -14,4 +14,5 @@ BERTH_SWEEP(unary, formula)
 
 const berth_op_impl berth_kernel_quick_gelu = {
     BERTH_ACTIVATION_KERNEL("quick_gelu", berth_activation_create),
+    .revision = 1,
 };

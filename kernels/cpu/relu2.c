@@ -15,4 +15,5 @@ BERTH_SWEEP(unary, formula)
 
 const berth_op_impl berth_kernel_relu2 = {
     BERTH_ACTIVATION_KERNEL("relu2", berth_activation_create),
+    .revision = 1,
 };

@@ -17,4 +17,5 @@ BERTH_SWEEP(gated, formula)
 
 const berth_op_impl berth_kernel_silu_and_mul_with_clamp = {
     BERTH_ACTIVATION_KERNEL("silu_and_mul_with_clamp", berth_activation_create),
+    .revision = 1,
 };

@@ -21,4 +21,5 @@ BERTH_SWEEP(gated, formula)
 
 const berth_op_impl berth_kernel_situ_and_mul = {
     BERTH_ACTIVATION_KERNEL("situ_and_mul", berth_activation_create),
+    .revision = 1,
 };

@@ -39,4 +39,5 @@ BERTH_SWEEP(paired, formula)
 
 const berth_op_impl berth_kernel_swigluoai_and_mul = {
     BERTH_ACTIVATION_KERNEL("swigluoai_and_mul", berth_activation_create),
+    .revision = 1,
 };

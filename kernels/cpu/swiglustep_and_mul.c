@@ -12,4 +12,5 @@ BERTH_SWEEP(gated, formula)
 
 const berth_op_impl berth_kernel_swiglustep_and_mul = {
     BERTH_ACTIVATION_KERNEL("swiglustep_and_mul", berth_activation_create),
+    .revision = 1,
 };

@@ -52,4 +52,5 @@ static berth_status forward(void *self, const berth_op_args *args) {
 
 const berth_op_impl berth_kernel_xielu = {
     BERTH_ACTIVATION_KERNEL("xielu", berth_activation_create),
+    .revision = 1,
 };

@@ -154,7 +154,7 @@ static const berth_op_argument *const berth_elementwise_inputs[] = {BERTH_STRIDE
 
 // What every activation's table begins with: x alone, no attributes.
 #define BERTH_ELEMENTWISE(op_name, op_class, op_infer)                                             \
-    .size = sizeof(berth_op), .name = (op_name), .class_name = (op_class), .revision = 1,          \
+    .size = sizeof(berth_op), .name = (op_name), .class_name = (op_class),                         \
     .inputs = berth_elementwise_inputs, .input_count = 1, .infer = (op_infer),                     \
     .reference = reference, .has_decomposition = 1
 #define BERTH_ATTRIBUTE_TABLE(table)                                                               \

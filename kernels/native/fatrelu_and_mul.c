@@ -32,5 +32,6 @@ static const berth_op_attribute *const attributes[] = {
 
 const berth_op berth_op_fatrelu_and_mul = {
     BERTH_ELEMENTWISE("fatrelu_and_mul", "FatreluAndMul", infer),
+    .revision = 1,
     BERTH_ATTRIBUTE_TABLE(attributes),
 };

@@ -22,4 +22,5 @@ static berth_status reference(void *self, const berth_op_args *args) {
 
 const berth_op berth_op_gelu = {
     BERTH_ELEMENTWISE("gelu", "GELU", berth_infer_unary),
+    .revision = 1,
 };

@@ -34,5 +34,6 @@ static const berth_op_attribute *const attributes[] = {
 
 const berth_op berth_op_gelu_and_mul = {
     BERTH_ELEMENTWISE("gelu_and_mul", "GeluAndMul", infer),
+    .revision = 1,
     BERTH_ATTRIBUTE_TABLE(attributes),
 };

@@ -82,5 +82,6 @@ static const berth_op_attribute *const attributes[] = {
 
 const berth_op berth_op_gelu_and_mul_sparse = {
     BERTH_ELEMENTWISE("gelu_and_mul_sparse", "GeluAndMulSparse", infer),
+    .revision = 1,
     BERTH_ATTRIBUTE_TABLE(attributes),
 };

@@ -26,4 +26,5 @@ static berth_status reference(void *self, const berth_op_args *args) {
 
 const berth_op berth_op_gelu_fast = {
     BERTH_ELEMENTWISE("gelu_fast", "FastGELU", berth_infer_unary),
+    .revision = 1,
 };

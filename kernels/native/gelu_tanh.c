@@ -22,4 +22,5 @@ static berth_status reference(void *self, const berth_op_args *args) {
 
 const berth_op berth_op_gelu_tanh = {
     BERTH_ELEMENTWISE("gelu_tanh", "GELUTanh", berth_infer_unary),
+    .revision = 1,
 };

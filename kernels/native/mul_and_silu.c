@@ -21,4 +21,5 @@ static berth_status reference(void *self, const berth_op_args *args) {
 
 const berth_op berth_op_mul_and_silu = {
     BERTH_ELEMENTWISE("mul_and_silu", "MulAndSilu", berth_infer_gated),
+    .revision = 1,
 };

@@ -23,4 +23,5 @@ static berth_status reference(void *self, const berth_op_args *args) {
 
 const berth_op berth_op_relu2 = {
     BERTH_ELEMENTWISE("relu2", "ReLUSquaredActivation", berth_infer_unary),
+    .revision = 1,
 };

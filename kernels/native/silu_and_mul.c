@@ -21,4 +21,5 @@ static berth_status reference(void *self, const berth_op_args *args) {
 
 const berth_op berth_op_silu_and_mul = {
     BERTH_ELEMENTWISE("silu_and_mul", "SiluAndMul", berth_infer_gated),
+    .revision = 1,
 };

@@ -41,5 +41,6 @@ static const berth_op_attribute *const attributes[] = {
 
 const berth_op berth_op_silu_and_mul_with_clamp = {
     BERTH_ELEMENTWISE("silu_and_mul_with_clamp", "SiluAndMulWithClamp", infer),
+    .revision = 1,
     BERTH_ATTRIBUTE_TABLE(attributes),
 };

@@ -38,5 +38,6 @@ static const berth_op_attribute *const attributes[] = {
 
 const berth_op berth_op_situ_and_mul = {
     BERTH_ELEMENTWISE("situ_and_mul", "SituAndMul", infer),
+    .revision = 1,
     BERTH_ATTRIBUTE_TABLE(attributes),
 };

@@ -38,5 +38,6 @@ static const berth_op_attribute *const attributes[] = {
 
 const berth_op berth_op_swigluoai_and_mul = {
     BERTH_ELEMENTWISE("swigluoai_and_mul", "SwigluOAIAndMul", infer),
+    .revision = 1,
     BERTH_ATTRIBUTE_TABLE(attributes),
 };

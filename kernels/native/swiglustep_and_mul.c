@@ -33,5 +33,6 @@ static const berth_op_attribute *const attributes[] = {
 
 const berth_op berth_op_swiglustep_and_mul = {
     BERTH_ELEMENTWISE("swiglustep_and_mul", "SwigluStepAndMul", infer),
+    .revision = 1,
     BERTH_ATTRIBUTE_TABLE(attributes),
 };
