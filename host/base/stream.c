@@ -86,8 +86,9 @@ INLINE void copy_lines(char *to, const char *from, size_t bytes) {
 
 #if defined(__x86_64__)
 
-#define AVX512 __attribute__((target("avx512f,prefer-vector-width=512"), noinline))
-#define AVX2   __attribute__((target("avx2,fma"), noinline))
+#define AVX512      __attribute__((target("avx512f,prefer-vector-width=512"), noinline))
+#define AVX512_BF16 __attribute__((target("avx512f,avx512bf16,prefer-vector-width=512"), noinline))
+#define AVX2        __attribute__((target("avx2,fma"), noinline))
 
 AVX512 static float read_avx512(const char *from, size_t bytes, berth_stream_way way) {
     return read_way(from, bytes, way);
@@ -124,12 +125,11 @@ AVX512 static double multiply_avx512(uint64_t rounds, float *sink) {
     __m512 sums[SUMS];
     const __m512 factor = _mm512_set1_ps(0.5F);
     UNROLL for (int k = 0; k < SUMS; ++k) {
-        sums[k] = factor;
+        sums[k] = _mm512_set1_ps(*sink + (float)k); // equal ones would be computed once
     }
     for (uint64_t i = 0; i < rounds; ++i) {
         UNROLL for (int k = 0; k < SUMS; ++k) {
             sums[k] = _mm512_fmadd_ps(sums[k], factor, factor);
-            __asm__("" : "+v"(sums[k])); // else it is computed once
         }
     }
     UNROLL for (int k = 0; k < SUMS; ++k) {
@@ -156,15 +156,15 @@ AVX2 static double multiply_avx2(uint64_t rounds, float *sink) {
     return (double)rounds * SUMS * 16;
 }
 
-AVX512 static double multiply_pairs(uint64_t rounds, float *sink) {
+AVX512_BF16 static double multiply_pairs(uint64_t rounds, float *sink) {
     __m512 sums[SUMS];
-    const __m512 factor = _mm512_castsi512_ps(_mm512_set1_epi16(0x3c00));
+    const __m512bh factor = (__m512bh)_mm512_set1_epi16(0x3c00);
     UNROLL for (int k = 0; k < SUMS; ++k) {
-        sums[k] = factor;
+        sums[k] = _mm512_set1_ps(*sink + (float)k);
     }
     for (uint64_t i = 0; i < rounds; ++i) {
         UNROLL for (int k = 0; k < SUMS; ++k) {
-            __asm__("vdpbf16ps %1, %1, %0" : "+v"(sums[k]) : "v"(factor));
+            sums[k] = _mm512_dpbf16_ps(sums[k], factor, factor);
         }
     }
     UNROLL for (int k = 0; k < SUMS; ++k) {

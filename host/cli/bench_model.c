@@ -193,11 +193,11 @@ static berth_status create_rivals(const model_bench *bench, rivals *self) {
         return berth_arena_exhausted(arena, "products of oneDNN");
     }
     for (size_t i = 0; i < work->product_count; ++i) {
-        const berth_onednn_shape shape = berth_work_product_shape(&work->products[i], PREFILL, 1);
+        berth_onednn_shape shape = berth_work_product_shape(&work->products[i], PREFILL, 1);
         for (int type = 0; type < 2; ++type) {
-            BERTH_TRY(berth_onednn_product_create(self->onednn, &shape, (berth_onednn_type)type,
-                                                  bench->roof.memory, BERTH_ROOF_BYTES,
-                                                  &self->products[i][type]));
+            shape.type = (berth_onednn_type)type;
+            BERTH_TRY(berth_onednn_product_create(self->onednn, &shape, bench->roof.memory,
+                                                  BERTH_ROOF_BYTES, &self->products[i][type]));
         }
     }
     return BERTH_OK;

@@ -302,14 +302,14 @@ static berth_status create_all(berth_onednn_product *self, const description *ma
 }
 
 berth_status berth_onednn_product_create(berth_onednn *onednn, const berth_onednn_shape *shape,
-                                         berth_onednn_type type, char *memory, size_t bytes,
+                                         char *memory, size_t bytes,
                                          berth_onednn_product **out_product) {
     const int64_t dims[][2] = {
         {shape->rows, shape->in },
         {shape->in,   shape->out},
         {shape->rows, shape->out},
     };
-    const int code = type == BERTH_ONEDNN_BF16 ? TYPE_BF16 : TYPE_F32;
+    const int code = shape->type == BERTH_ONEDNN_BF16 ? TYPE_BF16 : TYPE_F32;
     description matrices[3] = {{.handle = NULL}, {.handle = NULL}, {.handle = NULL}};
     berth_onednn_product *self = BERTH_ARENA_NEW(onednn->arena, berth_onednn_product);
     if (!self) {

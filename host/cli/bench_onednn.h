@@ -14,17 +14,18 @@
 typedef struct berth_onednn berth_onednn;
 typedef struct berth_onednn_product berth_onednn_product;
 
+typedef enum berth_onednn_type {
+    BERTH_ONEDNN_F32,
+    BERTH_ONEDNN_BF16,
+} berth_onednn_type;
+
 // [rows, in] times the transpose of [out, in]; all of one type.
 typedef struct berth_onednn_shape {
     int64_t rows;
     int64_t out;
     int64_t in;
+    berth_onednn_type type;
 } berth_onednn_shape;
-
-typedef enum berth_onednn_type {
-    BERTH_ONEDNN_F32,
-    BERTH_ONEDNN_BF16,
-} berth_onednn_type;
 
 // NOT_FOUND with the reason when there is no libdnnl.so.3 or .2. It stays in the process: its
 // threads do not survive its end. Objects live as long as the arena.
@@ -37,8 +38,7 @@ void berth_onednn_close(berth_onednn *onednn);                // takes NULL; pro
 // every call takes the next of them. NULL when oneDNN has no such product on this machine.
 BERTH_MUST_CHECK berth_status berth_onednn_product_create(berth_onednn *onednn,
                                                           const berth_onednn_shape *shape,
-                                                          berth_onednn_type type, char *memory,
-                                                          size_t bytes,
+                                                          char *memory, size_t bytes,
                                                           berth_onednn_product **out_product);
 // Calls it some times: the median, without the first call, which wakes the threads.
 BERTH_MUST_CHECK berth_status berth_onednn_product_time(berth_onednn_product *product,

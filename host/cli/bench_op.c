@@ -269,15 +269,15 @@ static void open_onednn(op_bench *bench) {
 
 static berth_status create_products(op_bench *bench, const berth_op_case *one,
                                     berth_onednn_product **products) {
-    const berth_onednn_shape shape = {.rows = one->tokens, .out = one->out, .in = one->in};
+    berth_onednn_shape shape = {.rows = one->tokens, .out = one->out, .in = one->in};
     if (strcmp(one->op, "linear") != 0) {
         return BERTH_OK;
     }
     open_onednn(bench);
     for (int type = 0; type < 2 && bench->onednn; ++type) {
-        BERTH_TRY(berth_onednn_product_create(bench->onednn, &shape, (berth_onednn_type)type,
-                                              bench->roof.memory, BERTH_ROOF_BYTES,
-                                              &products[type]));
+        shape.type = (berth_onednn_type)type;
+        BERTH_TRY(berth_onednn_product_create(bench->onednn, &shape, bench->roof.memory,
+                                              BERTH_ROOF_BYTES, &products[type]));
     }
     return BERTH_OK;
 }

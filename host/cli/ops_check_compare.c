@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input: what came out and what had to, as tensors of any type. Output: how far they are apart, by
 // the rule of the case.
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -33,6 +34,7 @@ static double integer_at(const berth_check_tensor *tensor, int64_t index) {
 }
 
 double berth_check_at(const berth_check_tensor *tensor, int64_t index) {
+    assert(tensor->data); // that of an empty tensor is never asked for
     if (tensor->dtype == BERTH_DTYPE_F64) {
         return ((const double *)tensor->data)[index];
     }

@@ -48,8 +48,8 @@ static berth_status check_heads(berth_check_case *at, const berth_check_results 
     const int64_t kv_heads = (weight->shape[0] / size - heads) / 2;
     BERTH_TRY(berth_check_derived(at, "num_heads", (double)heads));
     BERTH_TRY(berth_check_derived(at, "num_kv_heads", (double)kv_heads));
-    return berth_check_derived(at, "num_kv_head_replicas",
-                               (double)(world_of(at).size * kv_heads / total));
+    const int64_t replicas = world_of(at).size * kv_heads / total;
+    return berth_check_derived(at, "num_kv_head_replicas", (double)replicas);
 }
 
 // A case that is about the loader alone gets one row of zeros to multiply.
@@ -91,7 +91,8 @@ void berth_check_fill_added(berth_check_case *at, const char *name,
     const int64_t width = weight->shape[1];
     float *rows = (float *)weight->data + part.org_padded.extent * width;
     for (int64_t i = 0; strcmp(name, "weight") == 0 && i < part.added.extent * width; ++i) {
-        rows[i] = (float)(part.added.offset + i / width);
+        const int64_t id = part.added.offset + i / width;
+        rows[i] = (float)id;
     }
 }
 
@@ -116,6 +117,13 @@ static berth_status check_bounds(berth_check_case *at, const berth_vocab_part *p
     return berth_check_derived(at, "org_vocab_size_padded", (double)part->tokens_padded);
 }
 
+// What row `i` of a rank's table is: 0 a token of the model, 1 an added one, 2 padding.
+static int kind_of_row(const berth_vocab_part *part, int64_t i) {
+    const int64_t added = i - part->org_padded.extent;
+    const bool is_added = added >= 0 && added < part->added.extent;
+    return i < part->org.extent ? 0 : is_added ? 1 : 2;
+}
+
 // The rows of all ranks' tables, first the model's tokens, then the added ones, then padding.
 static int64_t list_rows(const berth_check_case *at, int64_t ranks, int64_t *out) {
     int64_t count = 0;
@@ -123,11 +131,8 @@ static int64_t list_rows(const berth_check_case *at, int64_t ranks, int64_t *out
         for (int64_t rank = 0; rank < ranks; ++rank) {
             const berth_vocab_part part = part_of(at, (berth_world){ranks, rank});
             for (int64_t i = 0; i < part.rows; ++i) {
-                const int64_t added = i - part.org_padded.extent;
-                const bool is_added = added >= 0 && added < part.added.extent;
-                const int is = i < part.org.extent ? 0 : is_added ? 1 : 2;
                 out[count] = rank * part.rows + i;
-                count += is == kind;
+                count += kind_of_row(&part, i) == kind;
             }
         }
     }

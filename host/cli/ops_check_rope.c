@@ -165,11 +165,19 @@ static void fill_unit(berth_check_case *unit, int64_t pairs) {
     }
 }
 
+typedef struct points {
+    int64_t pairs;
+    int64_t times;
+    int64_t first_row; // of the cache
+} points;
+
 // Writes [cosines | sines] of each head of what a unit query became, each `times` times, as rows of
 // the cache; in the cache's type.
-static void take_points(const berth_check_case *at, const berth_check_tensor *turned, int64_t pairs,
-                        int64_t times, int64_t first_row, berth_check_tensor *cache) {
-    const pair_places places = places_of(at, pairs);
+static void take_points(const berth_check_case *at, const berth_check_tensor *turned, points of,
+                        berth_check_tensor *cache) {
+    const pair_places places = places_of(at, of.pairs);
+    const int64_t pairs = of.pairs;
+    const int64_t times = of.times;
     const int64_t width = turned->shape[2];
     const int64_t rows = turned->shape[0] * turned->shape[1];
     const uint64_t bytes = BERTH_DTYPE_BITS(cache->dtype) / 8;
@@ -179,7 +187,7 @@ static void take_points(const berth_check_case *at, const berth_check_tensor *tu
         const int64_t half = column / (pairs * times);
         const int64_t pair = column % pairs;
         const int64_t from = row * width + pair * places.step + half * places.distance;
-        const uint64_t to = (uint64_t)(first_row * 2 * pairs * times + k);
+        const uint64_t to = (uint64_t)(of.first_row * 2 * pairs * times + k);
         berth_convert(BERTH_DTYPE_F32, (const float *)turned->data + from, cache->dtype,
                       (char *)cache->data + to * bytes, 1);
     }
@@ -250,7 +258,7 @@ static berth_status fill_rows(berth_check_case *at, const cache_shape *shape, in
     if (cache->ndim == 4) {
         memcpy(cache->data, results.outputs[0].data, (size_t)cache->bytes);
     } else {
-        take_points(at, &results.outputs[0], shape->pairs, shape->times, first, cache);
+        take_points(at, &results.outputs[0], (points){shape->pairs, shape->times, first}, cache);
     }
     return BERTH_OK;
 }
@@ -370,7 +378,7 @@ static berth_status fill_chunk_cache(berth_check_case *at, const chunk_cache *wh
                (size_t)width * sizeof(float));
     }
     BERTH_TRY(make_cache(at, output, &output->got));
-    take_points(at, picked, pairs, 1, 0, &output->got);
+    take_points(at, picked, (points){pairs, 1, 0}, &output->got);
     return BERTH_OK;
 }
 
