@@ -16,41 +16,44 @@ typedef struct job {
     const berth_op_args *args;
 } job;
 
+// One head, and the angles of its pairs.
+typedef struct one_head {
+    const void *x;
+    void *y;
+    const void *cosines;
+    const void *sines;
+    int64_t pairs;
+} one_head;
+
 // One head whose halves are the members of its pairs.
-BERTH_INLINE void turn_halves(const void *x, void *y, const void *c, const void *s, int64_t pairs,
-                              berth_dtype dtype, berth_dtype angle_dtype) {
+BERTH_INLINE void turn_halves(const one_head *of, berth_dtype dtype, berth_dtype angle_dtype) {
+    const int64_t pairs = of->pairs;
     for (int64_t i = 0; i < pairs; i += BERTH_LANES) {
-        const berth_vec cosine = berth_vec_load_some(c, angle_dtype, i, pairs);
-        const berth_vec sine = berth_vec_load_some(s, angle_dtype, i, pairs);
-        const berth_vec x1 = berth_vec_load_some(x, dtype, i, pairs);
-        const berth_vec x2 = berth_vec_load_some(x, dtype, pairs + i, 2 * pairs);
-        berth_vec_store_some(y, dtype, i, pairs, x1 * cosine - x2 * sine);
-        berth_vec_store_some(y, dtype, pairs + i, 2 * pairs, x2 * cosine + x1 * sine);
+        const berth_vec cosine = berth_vec_load_some(of->cosines, angle_dtype, i, pairs);
+        const berth_vec sine = berth_vec_load_some(of->sines, angle_dtype, i, pairs);
+        const berth_vec x1 = berth_vec_load_some(of->x, dtype, i, pairs);
+        const berth_vec x2 = berth_vec_load_some(of->x, dtype, pairs + i, 2 * pairs);
+        berth_vec_store_some(of->y, dtype, i, pairs, x1 * cosine - x2 * sine);
+        berth_vec_store_some(of->y, dtype, pairs + i, 2 * pairs, x2 * cosine + x1 * sine);
     }
 }
 
-// One head whose pairs are neighbours: the partner of each element is fetched across, its angle
+// One head whose pairs are neighbours: the partner of each element comes from across, its angle is
 // spread to both.
-BERTH_INLINE void turn_neighbours(const void *x, void *y, const void *c, const void *s,
-                                  int64_t pairs, berth_dtype dtype, berth_dtype angle_dtype) {
-    berth_vec_ints across = {0};
-    berth_vec_ints spread = {0};
-    berth_vec sign = berth_vec_of(0);
-    BERTH_UNROLL
-    for (int lane = 0; lane < BERTH_LANES; ++lane) {
-        across[lane] = lane ^ 1;
-        spread[lane] = lane / 2;
-        sign[lane] = lane % 2 == 0 ? -1.0f : 1.0f;
-    }
+BERTH_INLINE void turn_neighbours(const one_head *of, berth_dtype dtype, berth_dtype angle_dtype) {
+    const int64_t pairs = of->pairs;
     for (int64_t i = 0; i < 2 * pairs; i += BERTH_LANES) {
         const int64_t end = pairs < (i + BERTH_LANES) / 2 ? pairs : (i + BERTH_LANES) / 2;
-        const berth_vec c_part = berth_vec_load_part(c, angle_dtype, i / 2, end - i / 2);
-        const berth_vec s_part = berth_vec_load_part(s, angle_dtype, i / 2, end - i / 2);
-        const berth_vec own = berth_vec_load_some(x, dtype, i, 2 * pairs);
-        const berth_vec other = __builtin_shuffle(own, across);
-        berth_vec_store_some(y, dtype, i, 2 * pairs,
-                             own * __builtin_shuffle(c_part, spread) +
-                                 other * (sign * __builtin_shuffle(s_part, spread)));
+        const berth_vec c = berth_vec_load_part(of->cosines, angle_dtype, i / 2, end - i / 2);
+        const berth_vec s = berth_vec_load_part(of->sines, angle_dtype, i / 2, end - i / 2);
+        const berth_vec own = berth_vec_load_some(of->x, dtype, i, 2 * pairs);
+        berth_vec turned = own;
+        BERTH_UNROLL
+        for (int lane = 0; lane < BERTH_LANES; lane += 2) {
+            turned[lane] = own[lane] * c[lane / 2] - own[lane + 1] * s[lane / 2];
+            turned[lane + 1] = own[lane + 1] * c[lane / 2] + own[lane] * s[lane / 2];
+        }
+        berth_vec_store_some(of->y, dtype, i, 2 * pairs, turned);
     }
 }
 
@@ -58,16 +61,18 @@ BERTH_INLINE void turn(const job *in, int64_t row, const berth_rows *from, const
                        berth_dtype dtype) {
     const berth_tensor *x = in->args->inputs[X];
     const berth_tensor *cosines = in->args->inputs[COS];
-    const int64_t pairs = berth_row_length(x) / 2;
     const int64_t place = row / x->shape[x->ndim - 2] % x->shape[x->ndim - 3];
-    const void *c = berth_row(cosines, place);
-    const void *s = berth_row(in->args->inputs[SIN], place);
+    const one_head of = {
+        .x = berth_rows_at(from, row),
+        .y = berth_rows_at(to, row),
+        .cosines = berth_row(cosines, place),
+        .sines = berth_row(in->args->inputs[SIN], place),
+        .pairs = berth_row_length(x) / 2,
+    };
     if (in->self->is_neox) {
-        turn_halves(berth_rows_at(from, row), berth_rows_at(to, row), c, s, pairs, dtype,
-                    cosines->dtype);
+        turn_halves(&of, dtype, cosines->dtype);
     } else {
-        turn_neighbours(berth_rows_at(from, row), berth_rows_at(to, row), c, s, pairs, dtype,
-                        cosines->dtype);
+        turn_neighbours(&of, dtype, cosines->dtype);
     }
 }
 

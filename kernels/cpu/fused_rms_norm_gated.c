@@ -16,7 +16,7 @@ BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, int64_
 }
 
 BERTH_INLINE void one(const berth_norm_row *row, berth_dtype dtype) {
-    berth_norm_columns(row, dtype, take, give, 0, (berth_span){.end = row->hidden});
+    berth_norm_columns(row, dtype, take, give, (berth_norm_slice){0, {.end = row->hidden}});
 }
 
 BERTH_NORM(one, operands)

@@ -20,7 +20,7 @@ BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, int64_
 
 BERTH_INLINE void one(const berth_norm_row *row, berth_dtype dtype) {
     const float mean = berth_norm_mean(row, dtype, take);
-    berth_norm_columns(row, dtype, take, give, mean, (berth_span){.end = row->hidden});
+    berth_norm_columns(row, dtype, take, give, (berth_norm_slice){mean, {.end = row->hidden}});
 }
 
 BERTH_NORM(one, operands)

@@ -58,13 +58,13 @@ BERTH_INLINE float dot(const float *query, const void *key, int64_t width, berth
     return berth_vec_sum(sum);
 }
 
-// sum ← sum · factor + row · weight.
-BERTH_INLINE void add(float *sum, float factor, float weight, const void *row, int64_t width,
+// sum ← sum · by[0] + row · by[1].
+BERTH_INLINE void add(float *sum, const float *by, const void *row, int64_t width,
                       berth_dtype dtype) {
     for (int64_t i = 0; i < width; i += BERTH_LANES) {
         const berth_vec value = berth_vec_load_some(row, dtype, i, width);
-        berth_vec_store(sum + i, berth_vec_fma(value, berth_vec_of(weight),
-                                               berth_vec_load(sum + i) * berth_vec_of(factor)));
+        berth_vec_store(sum + i, berth_vec_fma(value, berth_vec_of(by[1]),
+                                               berth_vec_load(sum + i) * berth_vec_of(by[0])));
     }
 }
 
@@ -82,7 +82,8 @@ BERTH_INLINE float sweep(const job *in, const float *query, float *sum, int64_t 
         const float factor = score > largest ? berth_exp_f32(largest - score) : 1.0f;
         largest = score > largest ? score : largest;
         const float weight = berth_exp_f32(score - largest);
-        add(sum, factor, weight, row, in->self->latent, dtype);
+        const float by[2] = {factor, weight};
+        add(sum, by, row, in->self->latent, dtype);
         total = total * factor + weight;
     }
     return total;

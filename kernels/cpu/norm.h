@@ -94,10 +94,18 @@ BERTH_INLINE berth_vec berth_norm_factor(const berth_norm_row *row, berth_dtype 
     return berth_vec_of(1.0f / sqrtf(squares / count + row->self->eps));
 }
 
+// Columns that have one mean, which is taken off, and one factor.
+typedef struct berth_norm_slice {
+    float mean;
+    berth_span columns;
+} berth_norm_slice;
+
 // Why the store by parts: a group may end inside a vector, whose other lanes are the next group's.
 BERTH_INLINE void berth_norm_columns(const berth_norm_row *row, berth_dtype dtype,
-                                     berth_norm_take take, berth_norm_give give, float mean,
-                                     berth_span columns) {
+                                     berth_norm_take take, berth_norm_give give,
+                                     berth_norm_slice of) {
+    const float mean = of.mean;
+    const berth_span columns = of.columns;
     const berth_vec factor = berth_norm_factor(row, dtype, take, mean, columns);
     for (int64_t first = columns.first; first < columns.end; first += BERTH_LANES) {
         const berth_vec normal = (take(row, dtype, first) - berth_vec_of(mean)) * factor;
@@ -109,8 +117,10 @@ BERTH_INLINE void berth_norm_groups(const berth_norm_row *row, berth_dtype dtype
                                     berth_norm_take take, berth_norm_give give) {
     const int64_t group = row->self->group > 0 ? row->self->group : row->hidden;
     for (int64_t first = 0; first < row->hidden; first += group) {
-        berth_norm_columns(row, dtype, take, give, 0,
-                           (berth_span){.first = first, .end = first + group});
+        berth_norm_columns(row, dtype, take, give,
+                           (berth_norm_slice){
+                               0, {.first = first, .end = first + group}
+        });
     }
 }
 

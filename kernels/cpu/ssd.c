@@ -86,9 +86,17 @@ static void prepare(const job *in, head *at, const berth_sequence *sequence) {
     }
 }
 
-// Row `i` of the head's state down all tokens of the sequence.
-BERTH_INLINE void walk(const job *in, const head *at, const berth_sequence *sequence, int64_t i,
-                       float *m, berth_dtype dtype) {
+// Row `i` of a head's state.
+typedef struct state_row {
+    int64_t i;
+    float *m;
+} state_row;
+
+// A row of the head's state down all tokens of the sequence.
+BERTH_INLINE void walk(const job *in, const head *at, const berth_sequence *sequence,
+                       state_row state, berth_dtype dtype) {
+    const int64_t i = state.i;
+    float *m = state.m;
     const berth_tensor *const *inputs = in->args->inputs;
     for (int64_t token = sequence->first; token < sequence->end; ++token) {
         const int64_t row = token * in->heads + at->index;
@@ -114,11 +122,11 @@ static void walk_as(const job *in, const head *at, const berth_sequence *sequenc
                     float *m) {
     const berth_dtype dtype = in->args->inputs[X]->dtype;
     if (dtype == BERTH_DTYPE_F32) {
-        walk(in, at, sequence, i, m, BERTH_DTYPE_F32);
+        walk(in, at, sequence, (state_row){i, m}, BERTH_DTYPE_F32);
     } else if (dtype == BERTH_DTYPE_BF16) {
-        walk(in, at, sequence, i, m, BERTH_DTYPE_BF16);
+        walk(in, at, sequence, (state_row){i, m}, BERTH_DTYPE_BF16);
     } else {
-        walk(in, at, sequence, i, m, BERTH_DTYPE_F16);
+        walk(in, at, sequence, (state_row){i, m}, BERTH_DTYPE_F16);
     }
 }
 
@@ -162,8 +170,8 @@ static void scan_part(const void *work, int64_t part, int64_t parts) {
     }
 }
 
-static berth_status open(const ssd *self, const berth_op_args *args, const job *in,
-                         berth_sequences *sequences) {
+static berth_status begin(const ssd *self, const berth_op_args *args, const job *in,
+                          berth_sequences *sequences) {
     const int is_function = args->inputs[CU_SEQLENS] != NULL;
     const berth_tensor *state = is_function ? NULL : args->states[0];
     if (!is_function && !state) {
@@ -199,7 +207,7 @@ static berth_status forward(void *state, const berth_op_args *args) {
         .size = x->shape[2],
         .width = berth_row_length(b),
     };
-    const berth_status status = open(self, args, &in, &sequences);
+    const berth_status status = begin(self, args, &in, &sequences);
     if (status == BERTH_OK) {
         berth_run(self->cpu, scan_part, &in, 2 * x->shape[0] * in.heads * in.size * in.width);
     }

@@ -15,12 +15,13 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
 
 // Lane i of the result is lane 2i + `odd` of the two vectors one after the other.
 BERTH_INLINE berth_vec every_second(berth_vec a, berth_vec b, int odd) {
-    berth_vec_ints from = {0};
+    berth_vec taken = a;
     BERTH_UNROLL
-    for (int lane = 0; lane < BERTH_LANES; ++lane) {
-        from[lane] = 2 * lane + odd;
+    for (int lane = 0; lane < BERTH_LANES / 2; ++lane) {
+        taken[lane] = a[2 * lane + odd];
+        taken[lane + BERTH_LANES / 2] = b[2 * lane + odd];
     }
-    return __builtin_shuffle(a, b, from);
+    return taken;
 }
 
 BERTH_INLINE void berth_sweep_paired_row(const berth_sweep *in, berth_vec_formula of,

@@ -191,8 +191,8 @@ static uint64_t workspace(const berth_op_site *site, uint64_t tokens) {
     return (uint64_t)(keys * (values + 2)) * sizeof(float);
 }
 
-static berth_status open(const berth_op_site *site, const berth_op_args *args, const head *sizes,
-                         berth_sequences *out) {
+static berth_status begin(const berth_op_site *site, const berth_op_args *args, const head *sizes,
+                          berth_sequences *out) {
     const berth_tensor *value = args->inputs[VALUE];
     const int is_function = args->inputs[CU_SEQLENS] != NULL;
     const berth_tensor *state = is_function ? NULL : args->states[0];
@@ -228,7 +228,7 @@ static berth_status reference(void *self, const berth_op_args *args) {
         .is_normed = site->attributes[USE_L2NORM]->i64 != 0,
     };
     berth_sequences sequences;
-    BERTH_RULE_TRY(open(site, args, &at, &sequences));
+    BERTH_RULE_TRY(begin(site, args, &at, &sequences));
     at.key = room;
     at.query = room + at.keys;
     at.matrix = room + 2 * at.keys;

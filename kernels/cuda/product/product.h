@@ -28,11 +28,8 @@ struct cuda_few_operands {
     const uint16_t *weight;
     const void *bias;
     void *y;
-    int64_t x_gap;
-    int64_t y_gap;
-    int rows;
-    int outputs;
-    int depth;
+    int64_t x_gap, y_gap;
+    int rows, outputs, depth;
 };
 
 static inline cuda_few_operands cuda_few_operands_of(const cuda_product &product) {
