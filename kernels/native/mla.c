@@ -318,14 +318,19 @@ static berth_status reference(void *self, const berth_op_args *args) {
     };
     BERTH_RULE_TRY(
         berth_sequences_open(&sequences, args->batch, args->inputs[QUERY]->shape[0], INT64_MAX));
-    if (args->states[0] && (!view || lengths)) {
+    const berth_tensor *cache = args->states[0];
+    if (cache && (!view || lengths)) {
         return BERTH_PLUGIN_FAIL(site->host, BERTH_INVALID_ARGUMENT,
                                  "mla: a cache goes with the sequences of a batch, not with "
                                  "'query_start_loc'");
     }
-    if (args->states[0]) {
-        BERTH_RULE_TRY(BERTH_STATE_CHECK(site->host, "mla", args->states[0],
-                                         args->states[0]->shape[1], at.latent + at.rope));
+    if (!view && !lengths) {
+        return BERTH_PLUGIN_FAIL(site->host, BERTH_INVALID_ARGUMENT,
+                                 "mla: needs a batch or the lengths of its sequences");
+    }
+    if (cache) {
+        BERTH_RULE_TRY(
+            BERTH_STATE_CHECK(site->host, "mla", cache, cache->shape[1], at.latent + at.rope));
         store(args, berth_data(view->slot_mappings[site->cache_group]));
     }
     for (int64_t i = 0; i < sequences.count; ++i) {
@@ -333,7 +338,7 @@ static berth_status reference(void *self, const berth_op_args *args) {
         at.first = sequence.first;
         at.count = sequence.end - sequence.first;
         at.length = berth_sequences_at(lengths ? lengths : view->seq_lens, i);
-        if (args->states[0]) {
+        if (cache) {
             at.block_table = berth_row(view->block_tables[site->cache_group], i);
         }
         BERTH_RULE_TRY(

@@ -86,9 +86,9 @@ static berth_status reference(void *self, const berth_op_args *args) {
     const berth_tensor *lengths = args->inputs[SEQ_LENS];
     BERTH_RULE_TRY(BERTH_STATE_CHECK(site->host, "mla_decode", cache, cache->shape[1],
                                      berth_row_length(query)));
-    if (!table && !view) {
+    if (!view && (!table || !lengths)) {
         return BERTH_PLUGIN_FAIL(site->host, BERTH_INVALID_ARGUMENT,
-                                 "mla_decode: needs a batch or 'block_table'");
+                                 "mla_decode: needs a batch or 'block_table' and 'seq_lens'");
     }
     table = table ? table : view->block_tables[site->cache_group];
     lengths = lengths ? lengths : view->seq_lens;

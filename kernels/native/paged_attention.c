@@ -151,8 +151,8 @@ typedef struct head {
 static const void *key_row(const head *self, uint64_t state, int64_t position, berth_dtype *dtype) {
     const berth_tensor *cache = self->args->states[state];
     const int64_t group = self->args->inputs[QUERY]->shape[1] / cache->shape[2];
-    if (position < self->sinks) {
-        const berth_tensor *sink = self->args->inputs[SINK_KEY + state];
+    const berth_tensor *sink = self->args->inputs[SINK_KEY + state];
+    if (sink && position < self->sinks) {
         *dtype = sink->dtype;
         return berth_row(sink, position * sink->shape[1] + self->index / group);
     }

@@ -174,8 +174,8 @@ static uint64_t workspace(const berth_op_site *site, uint64_t tokens) {
            sizeof(float);
 }
 
-static berth_status open(const berth_op_site *site, const berth_op_args *args,
-                         berth_sequences *out) {
+static berth_status begin(const berth_op_site *site, const berth_op_args *args,
+                          berth_sequences *out) {
     const berth_tensor *x = args->inputs[X];
     const int is_function = args->inputs[CU_SEQLENS] != NULL;
     const berth_tensor *state = is_function ? NULL : args->states[0];
@@ -201,7 +201,7 @@ static berth_status reference(void *self, const berth_op_args *args) {
     const berth_tensor *x = args->inputs[X];
     const berth_tensor *b = args->inputs[B];
     berth_sequences sequences;
-    BERTH_RULE_TRY(open(site, args, &sequences));
+    BERTH_RULE_TRY(begin(site, args, &sequences));
     head at = {
         .args = args,
         .heads = x->shape[1],

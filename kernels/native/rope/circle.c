@@ -110,6 +110,14 @@ static void compute_pair(berth_circle *circle, int64_t position, int64_t pair) {
     circle->points[circle->pairs + pair] = sinf(angle) * circle->scale;
 }
 
+// points += value · row `row` of the mixture.
+static void add_wave(const berth_tensor *coef, int64_t row, float value, float *points) {
+    const void *weights = berth_row(coef, row);
+    for (int64_t i = 0; i < berth_row_length(coef); ++i) {
+        points[i] += value * berth_load_at(weights, coef->dtype, i);
+    }
+}
+
 // fope: learned mixtures of the waves; pairs beyond them have 1 for cosine and sine.
 static void mix_waves(berth_circle *circle, int64_t position, int64_t kv_head) {
     const int64_t mixed = berth_rope_mixed(circle->site);
@@ -122,11 +130,7 @@ static void mix_waves(berth_circle *circle, int64_t position, int64_t kv_head) {
         }
         for (int64_t wave = 0; wave < mixed; ++wave) {
             const float angle = (float)position * berth_rope_angle(circle->site, wave);
-            const float value = half == 0 ? cosf(angle) : sinf(angle);
-            const void *row = berth_row(coef, kv_head * mixed + wave);
-            for (int64_t i = 0; i < mixed; ++i) {
-                points[i] += value * berth_load_at(row, coef->dtype, i);
-            }
+            add_wave(coef, kv_head * mixed + wave, half == 0 ? cosf(angle) : sinf(angle), points);
         }
     }
 }
