@@ -3,6 +3,8 @@
 // A group that spans ranks is the reference's.
 #include <cpu/norm.h>
 
+#include <assert.h>
+
 static const berth_norm_operands operands = {.gate = 1, .weight = 2, .bias = -1, .sum = -1};
 
 BERTH_INLINE berth_vec take(const berth_norm_row *row, berth_dtype dtype, int64_t first) {
@@ -17,6 +19,7 @@ BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, int64_
 }
 
 BERTH_INLINE void one(const berth_norm_row *row, berth_dtype dtype) {
+    assert(row->gate); // no optional input
     if (row->self->options) {
         berth_norm_groups(row, dtype, take, give);
         return;

@@ -35,15 +35,15 @@ TEST(executor_state_that_is_written_is_what_a_run_begins_with) {
         test_plan_load(&it);
         CHECK_OK(berth_plan_write_state(it.plan, "sum", 0, before, sizeof before));
         CHECK_OK(berth_plan_read_state(it.plan, "sum", 0, after, sizeof after));
-        CHECK(memcmp(before, after, sizeof after) == 0);
+        CHECK_BYTES(after, before, sizeof after);
         test_batch_fill(&batch, (const int[]){3}, (const int[]){3}, 1, 0);
         CHECK_OK(berth_plan_run(it.plan, &batch.batch));
         CHECK_OK(berth_plan_output(it.plan, "y", &y));
         CHECK_OK(berth_plan_read_state(it.plan, "sum", 0, after, sizeof after));
         // The last row of y is the state after it, which is not what it was.
         const float *rows = (const void *)((const char *)y->data + y->byte_offset);
-        CHECK(memcmp(rows + 8, after, sizeof after) == 0);
-        CHECK(memcmp(before, after, sizeof after) != 0);
+        CHECK_BYTES(after, rows + 8, sizeof after);
+        CHECK(before[0] != after[0]);
         test_plan_close(&it);
     }
 }

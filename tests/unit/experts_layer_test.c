@@ -179,6 +179,7 @@ static size_t index_of(const char *name) {
 // Every element where the rank must have it; counts those seen.
 static void check_weight(const whole *self, const berth_weight *weight, const int64_t world[2],
                          int *seen) {
+    CHECK(seen != NULL);
     const size_t which = index_of(weight->name);
     float *values = room(1, weight->bytes);
     CHECK_OK(berth_weight_load(weight, values));

@@ -73,7 +73,7 @@ TEST(layer_alone_becomes_a_graph_with_its_weights) {
     CHECK_UINT(built->weight_count, 2);
     CHECK_STR(built->weights[0].name, "layer.weight");
     CHECK_OK(berth_weight_load(&built->weights[0], resident));
-    CHECK(memcmp(resident, weight, sizeof weight) == 0);
+    CHECK_BYTES(resident, weight, sizeof weight);
     berth_model_destroy(built);
     core_registry_deinit(&core);
 }

@@ -112,14 +112,17 @@ static float value_at(size_t tensor, int64_t row, int64_t column) {
     return (float)((int64_t)(tensor + 1) * 10000 + row * COLUMNS + column);
 }
 
-// The weight that the rank loads.
-static float *load(const core_registry *core, const divided *in, berth_world world,
-                   int64_t *out_elements) {
-    static float data[MAX_SHARDS][64 * COLUMNS];
-    static int64_t shapes[MAX_SHARDS][2];
+// The tensors of a checkpoint.
+typedef struct stored {
     berth_stored_tensor tensors[MAX_SHARDS];
     const berth_stored_tensor *list[MAX_SHARDS];
     char names[MAX_SHARDS][32];
+    size_t count;
+} stored;
+
+static void store_all(const divided *in, stored *out) {
+    static float data[MAX_SHARDS][64 * COLUMNS];
+    static int64_t shapes[MAX_SHARDS][2];
     size_t count = 0;
     for (; count < MAX_SHARDS && in->tensors[count].name != NULL; ++count) {
         const int64_t extent = in->tensors[count].rows;
@@ -128,17 +131,26 @@ static float *load(const core_registry *core, const divided *in, berth_world wor
         }
         shapes[count][0] = extent;
         shapes[count][1] = COLUMNS;
-        (void)snprintf(names[count], sizeof names[count], "layer.%s", in->tensors[count].name);
-        tensors[count] = (berth_stored_tensor){
-            .name = names[count],
+        (void)snprintf(out->names[count], sizeof out->names[count], "layer.%s",
+                       in->tensors[count].name);
+        out->tensors[count] = (berth_stored_tensor){
+            .name = out->names[count],
             .dtype = BERTH_DTYPE_F32,
             .ndim = 2,
             .shape = shapes[count],
             .data = data[count],
             .bytes = (uint64_t)(extent * COLUMNS) * sizeof(float),
         };
-        list[count] = &tensors[count];
+        out->list[count] = &out->tensors[count];
     }
+    out->count = count;
+}
+
+// The weight that the rank loads.
+static float *load(const core_registry *core, const divided *in, berth_world world,
+                   int64_t *out_elements) {
+    stored all;
+    store_all(in, &all);
     const berth_attribute *attributes[12];
     const berth_attribute more[] = {
         NUMBER("tp_size", world.size),
@@ -170,8 +182,8 @@ static float *load(const core_registry *core, const divided *in, berth_world wor
         .config = &core->config,
         .activation = BERTH_DTYPE_F32,
         .call = &call,
-        .tensors = list,
-        .tensor_count = count,
+        .tensors = all.list,
+        .tensor_count = all.count,
         .weight_rules = rules,
         .weight_rule_count = BERTH_COUNT(rules),
         .feed = feed,
