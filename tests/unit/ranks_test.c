@@ -113,14 +113,14 @@ static float value_at(size_t tensor, int64_t row, int64_t column) {
 }
 
 // The tensors of a checkpoint.
-typedef struct stored {
+typedef struct checkpoint {
     berth_stored_tensor tensors[MAX_SHARDS];
     const berth_stored_tensor *list[MAX_SHARDS];
     char names[MAX_SHARDS][32];
     size_t count;
-} stored;
+} checkpoint;
 
-static void store_all(const divided *in, stored *out) {
+static void store_all(const divided *in, checkpoint *out) {
     static float data[MAX_SHARDS][64 * COLUMNS];
     static int64_t shapes[MAX_SHARDS][2];
     size_t count = 0;
@@ -149,7 +149,7 @@ static void store_all(const divided *in, stored *out) {
 // The weight that the rank loads.
 static float *load(const core_registry *core, const divided *in, berth_world world,
                    int64_t *out_elements) {
-    stored all;
+    checkpoint all;
     store_all(in, &all);
     const berth_attribute *attributes[12];
     const berth_attribute more[] = {
