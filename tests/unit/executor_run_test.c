@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "support/alloc.h"
 #include "support/test.h"
@@ -107,6 +108,30 @@ TEST(executor_runs_a_block_on_handles_with_any_ops_bounced) {
         run_block(&it);
         test_plan_close(&it);
     }
+}
+
+// On a device whose work goes on behind the call, too: every site is waited for.
+TEST(executor_tells_how_long_the_sites_of_a_timed_run_take) {
+    test_plan it;
+    const test_content content = {.impls = queued_impls, .impl_count = 3};
+    open_block(&it, &content, "fake-streams");
+    run_block(&it);
+    uint64_t sum = 0;
+    for (size_t i = 0; i < berth_plan_site_count(it.plan); ++i) {
+        sum += berth_plan_site_ns(it.plan, i);
+    }
+    CHECK_UINT(sum, 0);
+    berth_plan_set_timed(it.plan, true);
+    const uint64_t start = berth_clock_ns();
+    run_block(&it);
+    const uint64_t whole = berth_clock_ns() - start;
+    const uint64_t waits = berth_runtime_counted(it.runtime)->waits;
+    CHECK(waits >= berth_plan_site_count(it.plan));
+    for (size_t i = 0; i < berth_plan_site_count(it.plan); ++i) {
+        sum += berth_plan_site_ns(it.plan, i);
+    }
+    CHECK(sum > 0 && sum <= whole);
+    test_plan_close(&it);
 }
 
 TEST(executor_copies_nothing_between_ops_of_the_device) {
