@@ -405,9 +405,9 @@ static double read_cache_bytes(berth_arena *arena) {
 static bool is_wanted(const op_bench *bench, const berth_op_case *one) {
     bool is_name = false;
     bool is_op = false;
-    for (size_t i = 0; i < berth_op_case_count && bench->wanted; ++i) {
-        is_name = is_name || strcmp(berth_op_cases[i].name, bench->wanted) == 0;
-        is_op = is_op || strcmp(berth_op_cases[i].op, bench->wanted) == 0;
+    for (size_t i = 0; i < berth_op_case_count() && bench->wanted; ++i) {
+        is_name = is_name || strcmp(berth_op_case_at(i)->name, bench->wanted) == 0;
+        is_op = is_op || strcmp(berth_op_case_at(i)->op, bench->wanted) == 0;
     }
     return is_op && !is_name ? strcmp(one->op, bench->wanted) == 0
                              : berth_bench_is_wanted(bench->wanted, one->name, is_name);
@@ -442,8 +442,8 @@ static void close_platform(op_bench *bench) {
 
 static berth_status run_threads(op_bench *bench, int64_t threads) {
     BERTH_TRY(open_platform(bench, threads));
-    for (size_t i = 0; i < berth_op_case_count; ++i) {
-        const berth_op_case *one = &berth_op_cases[i];
+    for (size_t i = 0; i < berth_op_case_count(); ++i) {
+        const berth_op_case *one = berth_op_case_at(i);
         if (is_wanted(bench, one)) {
             berth_progress_show(bench->session, one->name);
             BERTH_TRY_NOTE(run_case(bench, one), "%s on %lld threads", one->name,
@@ -459,7 +459,7 @@ static berth_status run_all(op_bench *bench) {
     const size_t count = berth_bench_threads(&bench->session->config, threads);
     berth_status status = berth_arena_create(ARENA_BLOCK, ARENA_LIMIT, &bench->arena);
     bench->rows = BERTH_ARENA_ARRAY(bench->session->arena, berth_bench_row,
-                                    berth_op_case_count * BERTH_BENCH_THREADS);
+                                    berth_op_case_count() * BERTH_BENCH_THREADS);
     if (!bench->rows) {
         return berth_arena_exhausted(bench->session->arena, "results");
     }
@@ -481,17 +481,17 @@ static berth_status run(berth_session *session) {
 
 static berth_status prepare(berth_session *session) {
     const op_bench bench = {.wanted = berth_session_argument(session, 0)};
-    const char *names[64];
+    const size_t cases = berth_op_case_count();
+    const char **names = BERTH_ARENA_ARRAY(session->arena, const char *, cases);
     size_t count = 0;
-    for (size_t i = 0; i < berth_op_case_count; ++i) {
-        names[i] = berth_op_cases[i].name;
-        count += is_wanted(&bench, &berth_op_cases[i]);
+    for (size_t i = 0; i < cases && names; ++i) {
+        names[i] = berth_op_case_at(i)->name;
+        count += is_wanted(&bench, berth_op_case_at(i));
     }
-    if (count > 0) {
-        return BERTH_OK;
+    if (count > 0 || !names) {
+        return names ? BERTH_OK : berth_arena_exhausted(session->arena, "names of cases");
     }
-    const char *nearest =
-        berth_str_nearest(berth_str_from(bench.wanted), names, berth_op_case_count);
+    const char *nearest = berth_str_nearest(berth_str_from(bench.wanted), names, cases);
     return BERTH_FAIL(INVALID_ARGUMENT,
                       "bench op: no case is called '%s'%s%s%s; `berth help bench op` lists them",
                       bench.wanted, nearest ? ", did you mean '" : "", nearest ? nearest : "",

@@ -42,8 +42,41 @@ struct berth_op_case {
     size_t output_count;
 };
 
-extern const berth_op_case berth_op_cases[];
-extern const size_t berth_op_case_count;
+// One kind of op: a file that ends in its table.
+typedef struct berth_op_table {
+    const berth_op_case *cases;
+    size_t count;
+} berth_op_table;
+
+extern const berth_op_table berth_op_rows;
+extern const berth_op_table berth_op_products;
+extern const berth_op_table berth_op_mixers;
+
+// All tables, one behind the other.
+size_t berth_op_case_count(void);
+const berth_op_case *berth_op_case_at(size_t index);
+
+// ---- for emitters -------------------------------------------------------------------------------
+
+#define BERTH_OP_CASE(...)                                                                         \
+    { __VA_ARGS__ }
+#define BERTH_OP_EMIT(graph, op_name, ...)                                                         \
+    berth_graph_op((graph)->builder, &(const berth_call){.size = sizeof(berth_call),               \
+                                                         .name = (op_name),                        \
+                                                         .prefix = (graph)->name,                  \
+                                                         __VA_ARGS__})
+
+// A parameter of this copy; a vector when there are no rows.
+berth_value berth_op_parameter(const berth_op_graph *graph, const char *what, berth_dtype dtype,
+                               int64_t rows, int64_t columns);
+// The rows of a table for the tokens of the step, as activations.
+berth_value berth_op_look_up(const berth_op_graph *graph, berth_value table);
+// [tokens, width] as [tokens, heads, head size], the case's.
+berth_value berth_op_heads(const berth_op_graph *graph, berth_value x, int64_t count);
+// A block of a cache of the case's x 1.
+berth_value_type berth_op_block(const berth_op_case *of, berth_dtype dtype);
+
+// ---- graphs -------------------------------------------------------------------------------------
 
 // The op on `copies` sets of operands; outputs "y0", "y1", …, and "z0" … of a second output.
 BERTH_MUST_CHECK berth_status berth_op_graph_build(const berth_registry *registry,
