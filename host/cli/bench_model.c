@@ -174,13 +174,13 @@ static berth_status time_decode(model_bench *bench, const model_case *one, berth
 // oneDNN's products of the model's shapes, each in both types.
 typedef struct rivals {
     berth_onednn *onednn; // NULL: there is none
-    berth_onednn_product *(*products)[2];
+    berth_onednn_task *(*products)[2];
 } rivals;
 
 static void close_rivals(const model_bench *bench, rivals *self) {
     for (size_t i = 0; i < bench->work.product_count && self->products; ++i) {
-        berth_onednn_product_destroy(self->products[i][0]);
-        berth_onednn_product_destroy(self->products[i][1]);
+        berth_onednn_task_destroy(self->products[i][0]);
+        berth_onednn_task_destroy(self->products[i][1]);
     }
     berth_onednn_close(self->onednn);
 }
@@ -196,8 +196,8 @@ static berth_status create_rivals(const model_bench *bench, rivals *self) {
         berth_onednn_shape shape = berth_work_product_shape(&work->products[i], PREFILL, 1);
         for (int type = 0; type < 2; ++type) {
             shape.type = (berth_onednn_type)type;
-            BERTH_TRY(berth_onednn_product_create(self->onednn, &shape, bench->roof.memory,
-                                                  BERTH_ROOF_BYTES, &self->products[i][type]));
+            BERTH_TRY(berth_onednn_multiply(self->onednn, &shape, bench->roof.memory,
+                                            BERTH_ROOF_BYTES, &self->products[i][type]));
         }
     }
     return BERTH_OK;
@@ -223,8 +223,8 @@ static berth_status time_rivals(const model_bench *bench, const rivals *self, do
     for (size_t i = 0; i < bench->work.product_count; ++i) {
         double seconds[2] = {INFINITY, INFINITY};
         for (int type = 0; type < 2; ++type) {
-            berth_onednn_product *product = self->products[i][type];
-            BERTH_TRY(product ? berth_onednn_product_time(product, &seconds[type]) : BERTH_OK);
+            berth_onednn_task *product = self->products[i][type];
+            BERTH_TRY(product ? berth_onednn_task_time(product, 1, &seconds[type]) : BERTH_OK);
         }
         *out_seconds += (double)bench->work.products[i].count * fmin(seconds[0], seconds[1]);
     }

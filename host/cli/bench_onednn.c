@@ -27,7 +27,11 @@ enum {
     TYPE_F32 = 3,
     TAG_ANY = 1,
     TAG_AB = 3,
+    PROPAGATION_INFERENCE = 96,
+    ALGORITHM_CONVOLUTION = 3,
+    QUERY_SOURCE_MD = 129,
     QUERY_WEIGHTS_MD = 131,
+    QUERY_DESTINATION_MD = 133,
     ARGUMENT_SOURCE = 1,
     ARGUMENT_DESTINATION = 17,
     ARGUMENT_WEIGHTS = 33,
@@ -70,6 +74,10 @@ typedef struct functions {
     int (*memory_desc_init)(void *out, int ndim, const int64_t *dims, int type, int tag);
     int (*matmul_desc_init)(void *out, const void *x, const void *weights, const void *bias,
                             const void *y);
+    int (*convolution_desc_init)(void *out, int propagation, int algorithm, const void *x,
+                                 const void *weights, const void *bias, const void *y,
+                                 const int64_t *strides, const int64_t *dilation,
+                                 const int64_t *before, const int64_t *behind);
     int (*primitive_desc_create)(void **out, const void *operation, const void *attributes,
                                  void *engine, const void *hint);
     // Release 3.
@@ -77,6 +85,10 @@ typedef struct functions {
     int (*memory_desc_destroy)(void *description);
     int (*matmul_create)(void **out, void *engine, const void *x, const void *weights,
                          const void *bias, const void *y, const void *attributes);
+    int (*convolution_create)(void **out, void *engine, int propagation, int algorithm,
+                              const void *x, const void *weights, const void *bias, const void *y,
+                              const int64_t *strides, const int64_t *dilation,
+                              const int64_t *before, const int64_t *behind, const void *attributes);
 } functions;
 
 struct berth_onednn {
@@ -90,7 +102,7 @@ struct berth_onednn {
     char version[32];
 };
 
-struct berth_onednn_product {
+struct berth_onednn_task {
     berth_onednn *of;
     void *primitive;
     void *x;
@@ -129,10 +141,12 @@ static const symbol_row symbols[] = {
     SYMBOL(0, "memory_destroy", memory_destroy),
     SYMBOL(2, "memory_desc_init_by_tag", memory_desc_init),
     SYMBOL(2, "matmul_desc_init", matmul_desc_init),
+    SYMBOL(2, "dilated_convolution_forward_desc_init", convolution_desc_init),
     SYMBOL(2, "primitive_desc_create", primitive_desc_create),
     SYMBOL(3, "memory_desc_create_with_tag", memory_desc_create),
     SYMBOL(3, "memory_desc_destroy", memory_desc_destroy),
     SYMBOL(3, "matmul_primitive_desc_create", matmul_create),
+    SYMBOL(3, "convolution_forward_primitive_desc_create", convolution_create),
 };
 
 static berth_status find_symbols(berth_onednn *self, int release) {
@@ -219,13 +233,26 @@ void berth_onednn_settle(const berth_onednn *onednn) {
     }
 }
 
-// ---- products -----------------------------------------------------------------------------------
+// ---- descriptions -------------------------------------------------------------------------------
 
-static berth_status describe(const berth_onednn *self, const int64_t *dims, int type, int tag,
-                             description *out) {
-    return check(self->has_handles ? self->call.memory_desc_create(&out->handle, 2, dims, type, tag)
-                                   : self->call.memory_desc_init(out->bytes, 2, dims, type, tag),
-                 "a matrix");
+// The matrices or images of a task, in the order x, weights, y, and how they are planned.
+typedef struct recipe {
+    int rank;
+    int64_t dims[3][BERTH_ONEDNN_RANK];
+    int tags[3];
+    int type;
+    const berth_onednn_image *image; // NULL: a product of matrices
+    description descriptions[3];
+} recipe;
+
+static berth_status describe(const berth_onednn *self, recipe *of, int which) {
+    description *out = &of->descriptions[which];
+    const int64_t *dims = of->dims[which];
+    const int tag = of->tags[which];
+    return check(self->has_handles
+                     ? self->call.memory_desc_create(&out->handle, of->rank, dims, of->type, tag)
+                     : self->call.memory_desc_init(out->bytes, of->rank, dims, of->type, tag),
+                 "a description");
 }
 
 // What functions that take a description want.
@@ -239,22 +266,39 @@ static void forget(const berth_onednn *self, const description *of) {
     }
 }
 
-// Status of the library: a product that it does not have is no failure here.
-static int plan(const berth_onednn *self, const description *matrices, void **out) {
-    const void *x = pointer_to(self, &matrices[0]);
-    const void *weights = pointer_to(self, &matrices[1]);
-    const void *y = pointer_to(self, &matrices[2]);
-    if (self->has_handles) {
-        return self->call.matmul_create(out, self->engine, x, weights, NULL, y, NULL);
-    }
-    description operation;
-    const int status = self->call.matmul_desc_init(operation.bytes, x, weights, NULL, y);
-    return status
-               ? status
-               : self->call.primitive_desc_create(out, operation.bytes, NULL, self->engine, NULL);
+// Status of the library: a task that it does not have is no failure here.
+static int plan_now(const berth_onednn *self, const recipe *of, void **out) {
+    const functions *call = &self->call;
+    const berth_onednn_image *image = of->image;
+    const void *x = pointer_to(self, &of->descriptions[0]);
+    const void *weights = pointer_to(self, &of->descriptions[1]);
+    const void *y = pointer_to(self, &of->descriptions[2]);
+    return image
+               ? call->convolution_create(out, self->engine, PROPAGATION_INFERENCE,
+                                          ALGORITHM_CONVOLUTION, x, weights, NULL, y, image->stride,
+                                          image->dilation, image->padding, image->padding, NULL)
+               : call->matmul_create(out, self->engine, x, weights, NULL, y, NULL);
 }
 
-static berth_status create_weights(berth_onednn_product *self, const void *planned, char *memory,
+static int plan_first(const berth_onednn *self, const recipe *of, void **out) {
+    const functions *call = &self->call;
+    const berth_onednn_image *image = of->image;
+    const void *x = pointer_to(self, &of->descriptions[0]);
+    const void *weights = pointer_to(self, &of->descriptions[1]);
+    const void *y = pointer_to(self, &of->descriptions[2]);
+    description operation;
+    const int status = image ? call->convolution_desc_init(operation.bytes, PROPAGATION_INFERENCE,
+                                                           ALGORITHM_CONVOLUTION, x, weights, NULL,
+                                                           y, image->stride, image->dilation,
+                                                           image->padding, image->padding)
+                             : call->matmul_desc_init(operation.bytes, x, weights, NULL, y);
+    return status ? status
+                  : call->primitive_desc_create(out, operation.bytes, NULL, self->engine, NULL);
+}
+
+// ---- tasks --------------------------------------------------------------------------------------
+
+static berth_status create_weights(berth_onednn_task *self, const void *planned, char *memory,
                                    size_t bytes) {
     const functions *call = &self->of->call;
     const void *weights = call->query_md(planned, QUERY_WEIGHTS_MD, 0);
@@ -274,101 +318,130 @@ static berth_status create_weights(berth_onednn_product *self, const void *plann
 }
 
 // Memory of oneDNN's own, with numbers in it.
-static berth_status create_matrix(const berth_onednn *self, const description *of, void **out) {
+static berth_status create_memory(const berth_onednn *self, const void *described, void **out) {
     void *const own = (void *)(size_t)-1;
-    const void *described = pointer_to(self, of);
     void *data = NULL;
-    BERTH_TRY(check(self->call.memory_create(out, described, self->engine, own), "a matrix"));
-    BERTH_TRY(check(self->call.memory_get_data_handle(*out, &data), "a matrix"));
+    BERTH_TRY(check(self->call.memory_create(out, described, self->engine, own), "memory"));
+    BERTH_TRY(check(self->call.memory_get_data_handle(*out, &data), "memory"));
     berth_stream_fill(data, self->call.memory_desc_get_size(described));
     return BERTH_OK;
 }
 
-static berth_status create_all(berth_onednn_product *self, const description *matrices,
-                               char *memory, size_t bytes) {
-    void *planned = NULL;
-    if (plan(self->of, matrices, &planned) != 0) {
-        return BERTH_OK;
-    }
-    berth_status status =
-        check(self->of->call.primitive_create(&self->primitive, planned), "matmul");
-    if (status == BERTH_OK) {
-        status = create_weights(self, planned, memory, bytes);
-    }
-    (void)self->of->call.primitive_desc_destroy(planned);
-    BERTH_TRY(status);
-    BERTH_TRY(create_matrix(self->of, &matrices[0], &self->x));
-    return create_matrix(self->of, &matrices[2], &self->y);
+static berth_status create_parts(berth_onednn_task *self, const void *planned, char *memory,
+                                 size_t bytes) {
+    const functions *call = &self->of->call;
+    BERTH_TRY(check(call->primitive_create(&self->primitive, planned), "a primitive"));
+    BERTH_TRY(create_weights(self, planned, memory, bytes));
+    BERTH_TRY(create_memory(self->of, call->query_md(planned, QUERY_SOURCE_MD, 0), &self->x));
+    return create_memory(self->of, call->query_md(planned, QUERY_DESTINATION_MD, 0), &self->y);
 }
 
-berth_status berth_onednn_product_create(berth_onednn *onednn, const berth_onednn_shape *shape,
-                                         char *memory, size_t bytes,
-                                         berth_onednn_product **out_product) {
-    const int64_t dims[][2] = {
-        {shape->rows, shape->in },
-        {shape->in,   shape->out},
-        {shape->rows, shape->out},
-    };
-    const int code = shape->type == BERTH_ONEDNN_BF16 ? TYPE_BF16 : TYPE_F32;
-    description matrices[3] = {{.handle = NULL}, {.handle = NULL}, {.handle = NULL}};
-    berth_onednn_product *self = BERTH_ARENA_NEW(onednn->arena, berth_onednn_product);
-    if (!self) {
-        return berth_arena_exhausted(onednn->arena, "a product of oneDNN");
-    }
-    self->of = onednn;
+static berth_status create_all(berth_onednn_task *self, recipe *of, char *memory, size_t bytes) {
+    const berth_onednn *library = self->of;
+    void *planned = NULL;
     berth_status status = BERTH_OK;
     for (int i = 0; i < 3 && status == BERTH_OK; ++i) {
-        status = describe(onednn, dims[i], code, i == 1 ? TAG_ANY : TAG_AB, &matrices[i]);
+        status = describe(library, of, i);
     }
-    if (status == BERTH_OK) {
-        status = create_all(self, matrices, memory, bytes);
+    const bool is_there =
+        status == BERTH_OK && (library->has_handles ? plan_now(library, of, &planned)
+                                                    : plan_first(library, of, &planned)) == 0;
+    if (is_there) {
+        status = create_parts(self, planned, memory, bytes);
+        (void)library->call.primitive_desc_destroy(planned);
     }
     for (int i = 0; i < 3; ++i) {
-        forget(onednn, &matrices[i]);
-    }
-    *out_product = status == BERTH_OK && self->primitive ? self : NULL;
-    if (!*out_product) {
-        berth_onednn_product_destroy(self);
+        forget(library, &of->descriptions[i]);
     }
     return status;
 }
 
-static berth_status run(berth_onednn_product *product, double *out_seconds) {
-    const functions *call = &product->of->call;
-    const argument arguments[] = {
-        {ARGUMENT_SOURCE,      product->x                                             },
-        {ARGUMENT_WEIGHTS,     product->weights[product->next % product->weight_count]},
-        {ARGUMENT_DESTINATION, product->y                                             },
+static berth_status create(berth_onednn *onednn, recipe *of, char *memory, size_t bytes,
+                           berth_onednn_task **out_task) {
+    berth_onednn_task *self = BERTH_ARENA_NEW(onednn->arena, berth_onednn_task);
+    if (!self) {
+        return berth_arena_exhausted(onednn->arena, "a task of oneDNN");
+    }
+    self->of = onednn;
+    const berth_status status = create_all(self, of, memory, bytes);
+    *out_task = status == BERTH_OK && self->primitive ? self : NULL;
+    if (!*out_task) {
+        berth_onednn_task_destroy(self);
+    }
+    return status;
+}
+
+static int code_of(berth_onednn_type type) {
+    return type == BERTH_ONEDNN_BF16 ? TYPE_BF16 : TYPE_F32;
+}
+
+berth_status berth_onednn_multiply(berth_onednn *onednn, const berth_onednn_shape *shape,
+                                   char *memory, size_t bytes, berth_onednn_task **out_task) {
+    recipe of = {
+        .rank = 2,
+        .dims = {{shape->rows, shape->in}, {shape->in, shape->out}, {shape->rows, shape->out}},
+        .tags = {TAG_AB,                   TAG_ANY,                 TAG_AB                   },
+        .type = code_of(shape->type),
     };
-    ++product->next;
+    return create(onednn, &of, memory, bytes, out_task);
+}
+
+berth_status berth_onednn_convolve(berth_onednn *onednn, const berth_onednn_image *image,
+                                   char *memory, size_t bytes, berth_onednn_task **out_task) {
+    recipe of = {
+        .rank = image->rank,
+        .tags = {TAG_ANY, TAG_ANY, TAG_ANY},
+        .type = code_of(image->type),
+        .image = image,
+    };
+    memcpy(of.dims[0], image->x, sizeof image->x);
+    memcpy(of.dims[1], image->weights, sizeof image->weights);
+    memcpy(of.dims[2], image->y, sizeof image->y);
+    return create(onednn, &of, memory, bytes, out_task);
+}
+
+static berth_status run(berth_onednn_task *task) {
+    const functions *call = &task->of->call;
+    const argument arguments[] = {
+        {ARGUMENT_SOURCE,      task->x                                       },
+        {ARGUMENT_WEIGHTS,     task->weights[task->next % task->weight_count]},
+        {ARGUMENT_DESTINATION, task->y                                       },
+    };
+    ++task->next;
+    return check(call->primitive_execute(task->primitive, task->of->stream, 3, arguments),
+                 "a task");
+}
+
+static berth_status time_calls(berth_onednn_task *task, int64_t calls, double *out_seconds) {
     const uint64_t start = berth_clock_ns();
-    BERTH_TRY(check(call->primitive_execute(product->primitive, product->of->stream, 3, arguments),
-                    "matmul"));
-    BERTH_TRY(check(call->stream_wait(product->of->stream), "matmul"));
+    for (int64_t i = 0; i < calls; ++i) {
+        BERTH_TRY(run(task));
+    }
+    BERTH_TRY(check(task->of->call.stream_wait(task->of->stream), "a task"));
     *out_seconds = (double)(berth_clock_ns() - start) / NS_PER_S;
     return BERTH_OK;
 }
 
-berth_status berth_onednn_product_time(berth_onednn_product *product, double *out_seconds) {
+berth_status berth_onednn_task_time(berth_onednn_task *task, int64_t calls, double *out_seconds) {
     double samples[CALLS];
     for (int i = 0; i < CALLS; ++i) {
-        BERTH_TRY(run(product, &samples[i]));
+        BERTH_TRY(time_calls(task, calls, &samples[i]));
     }
     *out_seconds = berth_bench_quantile(samples + 1, CALLS - 1, 0.5);
     return BERTH_OK;
 }
 
-void berth_onednn_product_destroy(berth_onednn_product *product) {
-    if (!product) {
+void berth_onednn_task_destroy(berth_onednn_task *task) {
+    if (!task) {
         return;
     }
-    const functions *call = &product->of->call;
-    void *const memories[] = {product->x, product->y};
+    const functions *call = &task->of->call;
+    void *const memories[] = {task->x, task->y};
     for (size_t i = 0; i < 2; ++i) {
         (void)(memories[i] ? call->memory_destroy(memories[i]) : 0);
     }
-    for (size_t i = 0; i < product->weight_count; ++i) {
-        (void)call->memory_destroy(product->weights[i]);
+    for (size_t i = 0; i < task->weight_count; ++i) {
+        (void)call->memory_destroy(task->weights[i]);
     }
-    (void)(product->primitive ? call->primitive_destroy(product->primitive) : 0);
+    (void)(task->primitive ? call->primitive_destroy(task->primitive) : 0);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to cli/: oneDNN as a measuring stick for matrix products. It is opened when it is first
-// asked for and is no part of the program: nothing is linked with it, and where it is absent there
-// is no such ceiling.
+// Private to cli/: oneDNN as a measuring stick for products and convolutions. It is opened when it
+// is first asked for and is no part of the program: nothing is linked with it, and where it is
+// absent there is no such ceiling.
 #ifndef BERTH_CLI_BENCH_ONEDNN_H
 #define BERTH_CLI_BENCH_ONEDNN_H
 
@@ -12,7 +12,7 @@
 #include "base/status.h"
 
 typedef struct berth_onednn berth_onednn;
-typedef struct berth_onednn_product berth_onednn_product;
+typedef struct berth_onednn_task berth_onednn_task;
 
 typedef enum berth_onednn_type {
     BERTH_ONEDNN_F32,
@@ -27,23 +27,42 @@ typedef struct berth_onednn_shape {
     berth_onednn_type type;
 } berth_onednn_shape;
 
+#define BERTH_ONEDNN_RANK 5
+
+// A convolution without a bias: [batch, channels, sizes...], [out, in, sizes...] and what comes
+// out; all of one type, each in the layout that oneDNN likes best. The lists are of rank - 2; a
+// dilation of 0 is none.
+typedef struct berth_onednn_image {
+    int rank;
+    int64_t x[BERTH_ONEDNN_RANK];
+    int64_t weights[BERTH_ONEDNN_RANK];
+    int64_t y[BERTH_ONEDNN_RANK];
+    int64_t stride[BERTH_ONEDNN_RANK];
+    int64_t padding[BERTH_ONEDNN_RANK];
+    int64_t dilation[BERTH_ONEDNN_RANK];
+    berth_onednn_type type;
+} berth_onednn_image;
+
 // NOT_FOUND with the reason when there is no libdnnl.so.3 or .2. It stays in the process: its
 // threads do not survive its end. Objects live as long as the arena.
 BERTH_MUST_CHECK berth_status berth_onednn_open(berth_arena *arena, int64_t threads,
                                                 berth_onednn **out_onednn);
 const char *berth_onednn_version(const berth_onednn *onednn); // "oneDNN 2.6.3"
-void berth_onednn_close(berth_onednn *onednn);                // takes NULL; products are gone
+void berth_onednn_close(berth_onednn *onednn);                // takes NULL; tasks are gone
 
-// A product whose weights, in the layout that oneDNN wants, lie in `memory` as often as they fit;
-// every call takes the next of them. NULL when oneDNN has no such product on this machine.
-BERTH_MUST_CHECK berth_status berth_onednn_product_create(berth_onednn *onednn,
-                                                          const berth_onednn_shape *shape,
-                                                          char *memory, size_t bytes,
-                                                          berth_onednn_product **out_product);
-// Calls it some times: the median, without the first call, which wakes the threads.
-BERTH_MUST_CHECK berth_status berth_onednn_product_time(berth_onednn_product *product,
-                                                        double *out_seconds);
-void berth_onednn_product_destroy(berth_onednn_product *product); // takes NULL
+// A task whose weights, in the layout that oneDNN wants, lie in `memory` as often as they fit;
+// every call takes the next of them. NULL when oneDNN has no such task on this machine.
+BERTH_MUST_CHECK berth_status berth_onednn_multiply(berth_onednn *onednn,
+                                                    const berth_onednn_shape *shape, char *memory,
+                                                    size_t bytes, berth_onednn_task **out_task);
+BERTH_MUST_CHECK berth_status berth_onednn_convolve(berth_onednn *onednn,
+                                                    const berth_onednn_image *image, char *memory,
+                                                    size_t bytes, berth_onednn_task **out_task);
+// Seconds of so many calls in a row: the median of some times, without the first, which wakes the
+// threads.
+BERTH_MUST_CHECK berth_status berth_onednn_task_time(berth_onednn_task *task, int64_t calls,
+                                                     double *out_seconds);
+void berth_onednn_task_destroy(berth_onednn_task *task); // takes NULL
 // After a call its threads look for work for some milliseconds, on the cores of others. Waits for
 // that to end.
 void berth_onednn_settle(const berth_onednn *onednn);

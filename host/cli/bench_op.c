@@ -4,29 +4,23 @@
 #include "cli/bench_op.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/convert.h"
-#include "base/file.h"
-#include "base/memory.h"
-#include "cli/bench_onednn.h"
+#include "base/clock.h"
+#include "cli/bench_op_rival.h"
+#include "cli/bench_op_side.h"
 #include "cli/bench_report.h"
 #include "cli/bench_roof.h"
 #include "cli/cli_private.h"
 
-#define RUNS          5    // the best counts
-#define STEPS         3    // of the graph in one run; the first is not counted
-#define CHECK_TOKENS  8    // of a prompt; later rows say nothing that these do not
-#define DENSE_FLOPS   16.0 // operations a byte from which on arithmetic is what a case is about
-#define CACHES        4    // as many last-level caches the copies of a case are large
-#define CACHE_BYTES   ((double)(32 << 20)) // where the system does not tell
-#define MEMORY_BYTES  1.5e9                // of all copies, at most
-#define NS_PER_S      1e9
-#define ARENA_BLOCK   ((size_t)1 << 20)
-#define ARENA_LIMIT   ((size_t)256 << 20)
-#define CACHE_SIZE_OF "/sys/devices/system/cpu/cpu0/cache/index%d/size"
-#define SMALL_FILE    4096
+#define RUNS        5           // the best counts
+#define RUN_NS      10000000000 // after which there is no further run
+#define STEPS       3           // of the graph in one run; the first is not counted
+#define DENSE_FLOPS 16.0 // operations a byte from which on arithmetic is what a case is about
+#define CACHES      4    // as many last-level caches the copies of a case are large
+#define NS_PER_S    1e9
+#define ARENA_BLOCK ((size_t)1 << 20)
+#define ARENA_LIMIT ((size_t)256 << 20)
 
 typedef struct op_bench {
     berth_session *session;
@@ -44,179 +38,15 @@ typedef struct op_bench {
     size_t row_count;
 } op_bench;
 
-// A case's graph on one side: the references or the platform.
-typedef struct op_side {
-    size_t copies;
-    berth_graph *graph;
-    berth_plan *plan;
-    berth_config config;
-    berth_op_batch *batch;
-} op_side;
-
-// ---- a side -------------------------------------------------------------------------------------
-
-static void fill_values(float *values, size_t count, uint64_t seed) {
-    uint64_t state = seed;
-    for (size_t i = 0; i < count; ++i) {
-        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        values[i] = (float)((double)(state >> 33) / 0x1p30 - 1.0);
-    }
-}
-
-// The same numbers for a parameter of any copy, so that all copies give the same.
-static berth_status set_parameter(const op_side *side, berth_value at) {
-    const berth_value_type *type = &side->graph->values[at].type;
-    const size_t count = (size_t)berth_type_elements(type, 1, 1);
-    const uint64_t bytes = berth_dtype_bytes(type->dtype, count);
-    float *values = berth_alloc(count * sizeof *values);
-    void *data = berth_alloc(bytes);
-    berth_status status = BERTH_OK;
-    if (!values || !data) {
-        status = BERTH_FAIL(OUT_OF_MEMORY, "no memory for a weight of %zu elements", count);
-    } else {
-        fill_values(values, count, count);
-        berth_convert(BERTH_DTYPE_F32, values, type->dtype, data, count);
-        status = berth_plan_set_parameter(side->plan, at, data, bytes);
-    }
-    berth_free(values);
-    berth_free(data);
-    return status;
-}
-
-static berth_status load(const op_side *side, bool has_cache) {
-    for (berth_value i = 1; i < side->graph->value_count; ++i) {
-        if (side->graph->values[i].kind == BERTH_VALUE_PARAMETER) {
-            BERTH_TRY(set_parameter(side, i));
-        }
-    }
-    BERTH_TRY(berth_plan_ready(side->plan));
-    const berth_kv_cache_config cache = {
-        .size = sizeof cache,
-        .num_blocks = 1 + BERTH_OP_CONTEXT / BERTH_OP_BLOCK,
-        .group_count = 1,
-    };
-    return has_cache ? berth_plan_set_cache(side->plan, &cache) : BERTH_OK;
-}
-
-// Fills side->plan; the copies' states hold the context.
-static berth_status open_side(const op_bench *bench, const berth_op_case *one, op_side *side) {
-    const bool has_cache = strcmp(one->op, "paged_attention") == 0;
-    berth_kv_cache_spec *caches = NULL;
-    BERTH_TRY(berth_op_batch_create(bench->arena, &side->batch));
-    BERTH_TRY(berth_op_graph_build(bench->session->registry, one, bench->dtype, side->copies,
-                                   &side->graph));
-    BERTH_TRY(has_cache
-                  ? berth_op_graph_caches(one, bench->dtype, side->copies, bench->arena, &caches)
-                  : BERTH_OK);
-    BERTH_TRY(berth_plan_create(
-        &(berth_plan_request){
-            .registry = bench->session->registry,
-            .config = &side->config,
-            .graph = side->graph,
-            .runtime = bench->runtime,
-            .kv_caches = caches,
-            .kv_cache_count = has_cache ? side->copies : 0,
-            .max_tokens = BERTH_OP_TOKENS,
-            .max_sequences = BERTH_OP_TOKENS,
-            .max_seq_len = BERTH_OP_CONTEXT,
-        },
-        &side->plan));
-    BERTH_TRY(load(side, has_cache));
-    for (int64_t at = 0; at < one->context; at += BERTH_OP_TOKENS) {
-        const int64_t left = one->context - at;
-        BERTH_TRY(berth_plan_run(
-            side->plan,
-            berth_op_batch_fill(side->batch, at, left < BERTH_OP_TOKENS ? left : BERTH_OP_TOKENS)));
-    }
-    return BERTH_OK;
-}
-
-static void close_side(op_side *side) {
-    berth_plan_destroy(side->plan);
-    berth_graph_destroy(side->graph);
-    side->plan = NULL;
-    side->graph = NULL;
-}
-
-static berth_status run_side(const op_side *side, const berth_op_case *one, int64_t tokens) {
-    return berth_plan_run(side->plan, one->context > 0
-                                          ? berth_op_batch_decode(side->batch, one->context)
-                                          : berth_op_batch_prompt(side->batch, tokens));
-}
-
-// ---- the check ----------------------------------------------------------------------------------
-
-// The largest error beside the root mean square of what is wanted.
-static double error_of(const float *got, const float *wanted, size_t count) {
-    double sum = 0;
-    double largest = 0;
-    for (size_t i = 0; i < count; ++i) {
-        const double error = fabs((double)got[i] - (double)wanted[i]);
-        largest = error <= largest ? largest : error; // a NaN is kept
-        sum += (double)wanted[i] * (double)wanted[i];
-    }
-    return sum > 0 ? largest / sqrt(sum / (double)count) : INFINITY;
-}
-
-static berth_status compare(const op_side *reference, const op_side *side, char kind,
-                            double allowed) {
-    const berth_tensor *wanted = NULL;
-    char name[32] = {kind, '0', 0};
-    BERTH_TRY(berth_plan_output(reference->plan, name, &wanted));
-    size_t count = 1;
-    for (int32_t i = 0; i < wanted->ndim; ++i) {
-        count *= (size_t)wanted->shape[i];
-    }
-    for (size_t copy = 0; copy < side->copies; ++copy) {
-        const berth_tensor *got = NULL;
-        (void)snprintf(name, sizeof name, "%c%zu", kind, copy);
-        BERTH_TRY(berth_plan_output(side->plan, name, &got));
-        const double error =
-            error_of((const float *)got->data + got->byte_offset / sizeof(float),
-                     (const float *)wanted->data + wanted->byte_offset / sizeof(float), count);
-        if (!(error <= allowed)) {
-            return BERTH_FAIL(INTERNAL,
-                              "the largest error beside the op's reference is %.3g of the root "
-                              "mean square, %.3g are allowed; nothing is timed",
-                              error, allowed);
-        }
-    }
-    return BERTH_OK;
-}
-
-static berth_status check_with(const op_bench *bench, const berth_op_case *one, op_side *reference,
-                               const op_side *side) {
-    const double allowed = bench->dtype == BERTH_DTYPE_F32   ? 1e-4
-                           : bench->dtype == BERTH_DTYPE_F16 ? 1e-2
-                                                             : 6e-2;
-    const int64_t tokens = one->tokens < CHECK_TOKENS ? one->tokens : CHECK_TOKENS;
-    BERTH_TRY(open_side(bench, one, reference));
-    BERTH_TRY(run_side(reference, one, tokens));
-    BERTH_TRY(run_side(side, one, one->tokens));
-    BERTH_TRY(compare(reference, side, 'y', allowed));
-    return one->output_count > 1 ? compare(reference, side, 'z', allowed) : BERTH_OK;
-}
-
-// The first rows of every copy, from the step that is timed, beside the op's reference.
-static berth_status check(const op_bench *bench, const berth_op_case *one, const op_side *side) {
-    static const char *none[] = {"none"};
-    op_side reference = {.copies = 1, .config = bench->session->config};
-    reference.config.custom_ops = (berth_option_list){.items = none, .count = 1};
-    reference.config.user_ops = reference.config.custom_ops;
-    const berth_status status = check_with(bench, one, &reference, side);
-    close_side(&reference);
-    return status;
-}
-
 // ---- timing -------------------------------------------------------------------------------------
 
 // Seconds of every copy in one step.
-static berth_status time_step(const op_side *side, const berth_op_case *one, double *out_seconds) {
+static berth_status time_step(const berth_op_side *side, double *out_seconds) {
     size_t count = 0;
-    BERTH_TRY(run_side(side, one, one->tokens));
+    BERTH_TRY(berth_op_side_run(side));
     const size_t sites = berth_plan_site_count(side->plan);
-    for (size_t i = 0; i < sites && count < side->copies; ++i) {
-        if (strcmp(berth_plan_site(side->plan, i)->op, one->op) == 0) {
+    for (size_t i = 0; i < sites && count < side->size.copies; ++i) {
+        if (strcmp(berth_plan_site(side->plan, i)->op, side->of->op) == 0) {
             out_seconds[count++] = (double)berth_plan_site_ns(side->plan, i) / NS_PER_S;
         }
     }
@@ -230,13 +60,14 @@ typedef struct op_times {
     double theirs; // oneDNN's, the best of all runs; INFINITY: none
 } op_times;
 
-static berth_status time_run(const op_side *side, const berth_op_case *one, op_times *best) {
+static berth_status time_run(const berth_op_side *side, op_times *best) {
+    const size_t copies = side->size.copies;
     double samples[STEPS * BERTH_OP_COPIES];
     for (size_t step = 0; step < STEPS; ++step) {
-        BERTH_TRY(time_step(side, one, samples + step * side->copies));
+        BERTH_TRY(time_step(side, samples + step * copies));
     }
-    double *counted = samples + side->copies;
-    const size_t count = (STEPS - 1) * side->copies;
+    double *counted = samples + copies;
+    const size_t count = (STEPS - 1) * copies;
     const double median = berth_bench_quantile(counted, count, 0.5);
     if (median < best->median) {
         memcpy(best->samples, counted, count * sizeof *counted);
@@ -257,8 +88,9 @@ static berth_status measure_roofs(op_bench *bench) {
 
 // ---- oneDNN -------------------------------------------------------------------------------------
 
+// Once, for the first case that can use it.
 static void open_onednn(op_bench *bench) {
-    if (bench->onednn || bench->is_onednn_absent || !bench->has_roofs) {
+    if (bench->onednn || bench->is_onednn_absent) {
         return;
     }
     if (berth_onednn_open(bench->session->arena, bench->threads, &bench->onednn) != BERTH_OK) {
@@ -267,136 +99,132 @@ static void open_onednn(op_bench *bench) {
     }
 }
 
-static berth_status create_products(op_bench *bench, const berth_op_case *one,
-                                    berth_onednn_product **products) {
-    berth_onednn_shape shape = {.rows = one->tokens, .out = one->out, .in = one->in};
-    if (strcmp(one->op, "linear") != 0) {
+static berth_status open_rival(op_bench *bench, const berth_op_side *side, berth_op_rival *rival) {
+    if (!bench->has_roofs || !berth_op_has_rival(side->of)) {
         return BERTH_OK;
     }
     open_onednn(bench);
-    for (int type = 0; type < 2 && bench->onednn; ++type) {
-        shape.type = (berth_onednn_type)type;
-        BERTH_TRY(berth_onednn_product_create(bench->onednn, &shape, bench->roof.memory,
-                                              BERTH_ROOF_BYTES, &products[type]));
-    }
-    return BERTH_OK;
-}
-
-static berth_status time_products(const op_bench *bench, berth_onednn_product *const *products,
-                                  op_times *best) {
-    for (int type = 0; type < 2; ++type) {
-        double seconds = INFINITY;
-        BERTH_TRY(products[type] ? berth_onednn_product_time(products[type], &seconds) : BERTH_OK);
-        best->theirs = fmin(best->theirs, seconds);
-    }
-    berth_onednn_settle(bench->onednn);
-    return BERTH_OK;
+    rival->onednn = bench->onednn;
+    return bench->onednn ? berth_op_rival_open(side->of, side->graph, bench->roof.memory,
+                                               BERTH_ROOF_BYTES, rival)
+                         : BERTH_OK;
 }
 
 // ---- a case -------------------------------------------------------------------------------------
 
-// What the machine's roofs allow at most, and the figures in the unit that the case is about.
-static void report(const op_bench *bench, const berth_op_case *one, const berth_graph *graph,
+// What a step moves and multiplies, and the ceiling of that.
+typedef struct op_work {
+    double bytes;
+    double flops;
+    double memory;   // bytes/s
+    double multiply; // flops/s
+    const char *roof;
+    double seconds; // at least
+} op_work;
+
+static op_work work_of(const op_bench *bench, const berth_op_side *side) {
+    const double written = berth_op_case_bytes(side->of, side->graph, true);
+    op_work work = {
+        .bytes = berth_op_case_bytes(side->of, side->graph, false),
+        .flops = side->of->flops,
+        .multiply =
+            bench->dtype == BERTH_DTYPE_BF16 ? bench->roof.multiply : bench->roof.multiply_f32,
+    };
+    const bool is_copy = written > 0.1 * work.bytes;
+    work.memory = is_copy ? bench->roof.copy : bench->roof.read;
+    work.seconds = fmax(work.bytes / work.memory, work.flops / work.multiply);
+    work.roof = work.bytes / work.memory < work.flops / work.multiply ? "multiply-add"
+                : is_copy                                             ? "copying"
+                                                                      : "reading";
+    return work;
+}
+
+// The figures in the unit that the case is about.
+static void report(op_bench *bench, const berth_op_side *side, const berth_op_rival *rival,
                    op_times *best) {
-    berth_bench_row *row = &bench->rows[bench->row_count];
-    const double bytes = berth_op_case_bytes(one, graph, false);
-    const double flops = berth_op_case_flops(one);
-    const bool is_dense = flops > DENSE_FLOPS * bytes;
-    const double work = (is_dense ? flops : bytes) / 1e9;
-    const bool is_copy = berth_op_case_bytes(one, graph, true) > 0.1 * bytes;
-    const double memory = is_copy ? bench->roof.copy : bench->roof.read;
-    const double seconds = fmax(bytes / memory, flops / bench->roof.multiply);
+    berth_bench_row *row = &bench->rows[bench->row_count++];
+    const op_work of = work_of(bench, side);
+    const bool is_dense = of.flops > DENSE_FLOPS * of.bytes;
+    const double work = (is_dense ? of.flops : of.bytes) / 1e9;
     *row = (berth_bench_row){
-        .name = one->name,
+        .name = side->of->name,
         .threads = bench->threads,
         .value = work / best->median,
         .unit = is_dense ? "GFLOP/s" : "GB/s",
-        .ceiling = bench->has_roofs ? work / seconds : (double)NAN,
+        .ceiling = bench->has_roofs ? work / of.seconds : (double)NAN,
         .p10 = work / berth_bench_quantile(best->samples, best->count, 0.9),
         .p90 = work / berth_bench_quantile(best->samples, best->count, 0.1),
         .times_one = NAN,
     };
     row->share = row->value / row->ceiling;
     if (bench->has_roofs) {
-        const char *roof = bytes / memory < flops / bench->roof.multiply ? "multiply-add"
-                           : is_copy                                     ? "copying"
-                                                                         : "reading";
         row->note =
-            isinf(best->theirs)
-                ? roof
-                : berth_arena_printf(bench->session->arena, "%s; %s: %.1f", roof,
-                                     berth_onednn_version(bench->onednn), work / best->theirs);
+            rival->task_count == 0
+                ? of.roof
+                : berth_arena_printf(bench->session->arena, "%s; %s, %s: %.1f, %.2f of it", of.roof,
+                                     berth_onednn_version(bench->onednn), rival->type,
+                                     work / best->theirs, best->theirs / best->median);
     }
 }
 
-static berth_status time_side(op_bench *bench, const berth_op_case *one, const op_side *side,
-                              berth_onednn_product *const *products) {
+static berth_status time_side(op_bench *bench, const berth_op_side *side,
+                              const berth_op_rival *rival) {
+    const uint64_t start = berth_clock_ns();
     op_times best = {.median = INFINITY, .theirs = INFINITY};
     berth_roof_begin(&bench->roof);
     berth_plan_set_timed(side->plan, true);
-    for (int run = 0; run < RUNS; ++run) {
+    for (int run = 0; run < RUNS && (run == 0 || berth_clock_ns() - start < RUN_NS); ++run) {
+        double theirs = INFINITY;
         BERTH_TRY(measure_roofs(bench));
-        BERTH_TRY(time_run(side, one, &best));
-        BERTH_TRY(time_products(bench, products, &best));
+        BERTH_TRY(time_run(side, &best));
+        BERTH_TRY(berth_op_rival_time(rival, &theirs));
+        best.theirs = fmin(best.theirs, theirs);
     }
-    report(bench, one, side->graph, &best);
-    ++bench->row_count;
+    report(bench, side, rival, &best);
     return BERTH_OK;
 }
 
-// Copies that are larger together than the caches.
+// So many that they are larger together than the caches.
 static berth_status choose_copies(const op_bench *bench, const berth_op_case *one,
-                                  size_t *out_copies) {
+                                  berth_op_size *size) {
     berth_graph *graph = NULL;
-    BERTH_TRY(berth_op_graph_build(bench->session->registry, one, bench->dtype, 1, &graph));
+    BERTH_TRY(berth_op_graph_build(bench->session->registry, one, size, &graph));
     const double bytes = berth_op_case_bytes(one, graph, false);
-    const double wanted = ceil(fmin(CACHES * bench->cache_bytes, MEMORY_BYTES) / bytes);
-    *out_copies = wanted < 2 ? 2 : wanted > BERTH_OP_COPIES ? BERTH_OP_COPIES : (size_t)wanted;
+    const double wanted = fmax(2, ceil(CACHES * bench->cache_bytes / bytes));
     berth_graph_destroy(graph);
+    if (wanted > BERTH_OP_COPIES) {
+        return BERTH_FAIL(UNSUPPORTED,
+                          "%.0f bytes a step: more than %d times would have to be there, to be %d "
+                          "times the %.0f bytes of the last cache",
+                          bytes, BERTH_OP_COPIES, CACHES, bench->cache_bytes);
+    }
+    size->copies = (size_t)wanted;
     return BERTH_OK;
 }
 
 static berth_status run_case(op_bench *bench, const berth_op_case *one) {
-    op_side side = {.config = bench->session->config};
-    berth_onednn_product *products[2] = {NULL, NULL};
-    BERTH_TRY(choose_copies(bench, one, &side.copies));
-    berth_status status = open_side(bench, one, &side);
+    berth_op_side side = {
+        .session = bench->session,
+        .of = one,
+        .size = {bench->dtype, one->tokens, 1},
+        .config = bench->session->config,
+    };
+    berth_op_rival rival = {.task_count = 0};
+    BERTH_TRY(choose_copies(bench, one, &side.size));
+    berth_status status = berth_op_side_open(&side, bench->arena, bench->runtime);
     if (status == BERTH_OK) {
-        status = check(bench, one, &side);
+        status = berth_op_side_check(&side, bench->arena, bench->runtime);
     }
     if (status == BERTH_OK) {
-        status = create_products(bench, one, products);
+        status = open_rival(bench, &side, &rival);
     }
     if (status == BERTH_OK) {
-        status = time_side(bench, one, &side, products);
+        status = time_side(bench, &side, &rival);
     }
-    berth_onednn_product_destroy(products[0]);
-    berth_onednn_product_destroy(products[1]);
-    close_side(&side);
+    berth_op_rival_close(&rival);
+    berth_op_side_close(&side);
     berth_arena_reset(bench->arena);
     return status;
-}
-
-// ---- the machine --------------------------------------------------------------------------------
-
-// "32768K", of the last cache that the system lists.
-static double read_cache_bytes(berth_arena *arena) {
-    double bytes = CACHE_BYTES;
-    for (int index = 0; index < 8; ++index) {
-        char *text = NULL;
-        size_t size = 0;
-        const char *path = berth_arena_printf(arena, CACHE_SIZE_OF, index);
-        if (!path || !berth_path_exists(path) ||
-            berth_file_read(path, SMALL_FILE, &text, &size) != BERTH_OK) {
-            break;
-        }
-        char *end = NULL;
-        const double count = strtod(text, &end);
-        bytes = count > 0 ? count * (*end == 'M' ? 0x1p20 : *end == 'K' ? 0x1p10 : 1) : bytes;
-        berth_free(text);
-    }
-    berth_status_clear();
-    return bytes;
 }
 
 // ---- the command --------------------------------------------------------------------------------
@@ -463,7 +291,7 @@ static berth_status run_all(op_bench *bench) {
     if (!bench->rows) {
         return berth_arena_exhausted(bench->session->arena, "results");
     }
-    bench->cache_bytes = read_cache_bytes(bench->session->arena);
+    bench->cache_bytes = berth_roof_cache_bytes(bench->session->arena);
     for (size_t i = 0; i < count && status == BERTH_OK; ++i) {
         status = run_threads(bench, threads[i]);
         close_platform(bench);

@@ -12,18 +12,25 @@
 
 #define BERTH_OP_TOKENS  512 // of the largest step, and sequences
 #define BERTH_OP_CONTEXT 2048
-#define BERTH_OP_BLOCK   16 // tokens of a KV block
-#define BERTH_OP_COPIES  64 // at most
+#define BERTH_OP_BLOCK   16   // tokens of a KV block
+#define BERTH_OP_COPIES  1024 // at most
 
 typedef struct berth_op_case berth_op_case;
 
 // ---- cases --------------------------------------------------------------------------------------
 
+// What a graph of a case is built for.
+typedef struct berth_op_size {
+    berth_dtype dtype; // of activations
+    int64_t tokens;
+    size_t copies;
+} berth_op_size;
+
 typedef struct berth_op_graph {
     berth_graph_builder *builder;
+    const berth_registry *registry;
     const berth_op_case *of;
-    berth_dtype dtype; // of activations
-    size_t copy;
+    berth_op_size size;
     char name[32]; // of the copy: a prefix for parameters and states
 } berth_op_graph;
 
@@ -32,14 +39,18 @@ struct berth_op_case {
     const char *op;
     int64_t tokens;  // of the timed step, of one sequence
     int64_t context; // tokens that are in the cache before it
-    int64_t out;     // width; of attention and positions: heads
-    int64_t in;      // width of x; of attention and positions: a head's
+    size_t output_count;
+    double flops; // of the step; 0: the memory is what it is about
+    // Operands and attributes, see bench_op_text.c; NULL: `emit` and what follows it say them.
+    const char *text;
+    bool is_whole; // rows depend on later ones: the reference runs all tokens
+    int64_t out;   // width; of attention and positions: heads
+    int64_t in;    // width of x; of attention and positions: a head's
     // Emits the op once over x [tokens, …] and returns its first output; `outs` takes the others.
     berth_value (*emit)(berth_op_graph *graph, const berth_value *x, berth_value *outs);
     const char *inputs; // of an op on rows: 'x' the next x, else a vector of its own
     size_t x_count;     // inputs that come from tokens
     int64_t x_widths[3];
-    size_t output_count;
 };
 
 // One kind of op: a file that ends in its table.
@@ -78,17 +89,28 @@ berth_value_type berth_op_block(const berth_op_case *of, berth_dtype dtype);
 
 // ---- graphs -------------------------------------------------------------------------------------
 
-// The op on `copies` sets of operands; outputs "y0", "y1", …, and "z0" … of a second output.
+// The op on as many sets of operands as there are copies; outputs "y0", "y1", …, and "z0" … of a
+// second output.
 BERTH_MUST_CHECK berth_status berth_op_graph_build(const berth_registry *registry,
-                                                   const berth_op_case *one, berth_dtype dtype,
-                                                   size_t copies, berth_graph **out_graph);
+                                                   const berth_op_case *one,
+                                                   const berth_op_size *size,
+                                                   berth_graph **out_graph);
 // The caches of its copies, in the arena.
-BERTH_MUST_CHECK berth_status berth_op_graph_caches(const berth_op_case *one, berth_dtype dtype,
-                                                    size_t copies, berth_arena *arena,
+BERTH_MUST_CHECK berth_status berth_op_graph_caches(const berth_op_case *one,
+                                                    const berth_op_size *size, berth_arena *arena,
                                                     berth_kv_cache_spec **out_caches);
-// What one copy reads and writes, and its floating-point operations.
+// What one copy reads and writes.
 double berth_op_case_bytes(const berth_op_case *one, const berth_graph *graph, bool is_output_only);
-double berth_op_case_flops(const berth_op_case *one);
+
+// ---- texts --------------------------------------------------------------------------------------
+
+berth_value berth_op_text_emit(const berth_op_graph *graph, berth_value *outs);
+// How much of an operand is moved, 1 where the text says nothing.
+double berth_op_text_share(const berth_op_case *one, const char *name);
+// Numbers for the operand of that name: the text's, else random ones from -1 to 1.
+BERTH_MUST_CHECK berth_status berth_op_fill(const berth_op_case *one, const berth_op_size *size,
+                                            const char *name, const berth_value_type *type,
+                                            void *data);
 
 // ---- batches ------------------------------------------------------------------------------------
 

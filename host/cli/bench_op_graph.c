@@ -23,9 +23,9 @@ berth_value berth_op_parameter(const berth_op_graph *graph, const char *what, be
 }
 
 berth_value berth_op_look_up(const berth_op_graph *graph, berth_value table) {
-    return BERTH_OP_EMIT(graph, "embedding",
-                         BERTH_INPUTS(berth_graph_input(graph->builder, "token_ids"), table),
-                         BERTH_ATTRIBUTES(BERTH_TEXT("out_dtype", berth_dtype_name(graph->dtype))));
+    return BERTH_OP_EMIT(
+        graph, "embedding", BERTH_INPUTS(berth_graph_input(graph->builder, "token_ids"), table),
+        BERTH_ATTRIBUTES(BERTH_TEXT("out_dtype", berth_dtype_name(graph->size.dtype))));
 }
 
 berth_value berth_op_heads(const berth_op_graph *graph, berth_value x, int64_t count) {
@@ -50,13 +50,13 @@ berth_value_type berth_op_block(const berth_op_case *of, berth_dtype dtype) {
 // ---- graphs -------------------------------------------------------------------------------------
 
 // All x of all copies, from one table for each width.
-static void emit_inputs(berth_op_graph *graph, size_t copies, berth_value (*x)[3]) {
+static void emit_inputs(berth_op_graph *graph, berth_value (*x)[3]) {
     for (size_t i = 0; i < graph->of->x_count; ++i) {
         char what[16];
         (void)snprintf(what, sizeof what, "x%zu", i);
-        const berth_value table =
-            berth_op_parameter(graph, what, graph->dtype, BERTH_OP_TOKENS, graph->of->x_widths[i]);
-        for (size_t copy = 0; copy < copies; ++copy) {
+        const berth_value table = berth_op_parameter(graph, what, graph->size.dtype,
+                                                     BERTH_OP_TOKENS, graph->of->x_widths[i]);
+        for (size_t copy = 0; copy < graph->size.copies; ++copy) {
             x[copy][i] = berth_op_look_up(graph, table);
         }
     }
@@ -66,7 +66,8 @@ static void emit_copy(berth_op_graph *graph, size_t copy, const berth_value *x) 
     berth_value outs[2] = {BERTH_VALUE_NONE, BERTH_VALUE_NONE};
     char name[32];
     (void)snprintf(graph->name, sizeof graph->name, "copy.%zu", copy);
-    const berth_value y = graph->of->emit(graph, x, outs);
+    const berth_value y =
+        graph->of->text ? berth_op_text_emit(graph, outs) : graph->of->emit(graph, x, outs);
     (void)snprintf(name, sizeof name, "y%zu", copy);
     berth_graph_output_add(graph->builder, name, y);
     if (graph->of->output_count > 1) {
@@ -76,23 +77,23 @@ static void emit_copy(berth_op_graph *graph, size_t copy, const berth_value *x) 
 }
 
 berth_status berth_op_graph_build(const berth_registry *registry, const berth_op_case *one,
-                                  berth_dtype dtype, size_t copies, berth_graph **out_graph) {
-    berth_op_graph graph = {.of = one, .dtype = dtype, .name = "inputs"};
+                                  const berth_op_size *size, berth_graph **out_graph) {
+    berth_op_graph graph = {.registry = registry, .of = one, .size = *size, .name = "inputs"};
     berth_value x[BERTH_OP_COPIES][3];
     BERTH_TRY(berth_graph_begin(registry, one->name, &graph.builder));
-    emit_inputs(&graph, copies, x);
-    for (size_t i = 0; i < copies; ++i) {
+    emit_inputs(&graph, x);
+    for (size_t i = 0; i < size->copies; ++i) {
         emit_copy(&graph, i, x[i]);
     }
     return berth_graph_finish(graph.builder, out_graph);
 }
 
-berth_status berth_op_graph_caches(const berth_op_case *one, berth_dtype dtype, size_t copies,
+berth_status berth_op_graph_caches(const berth_op_case *one, const berth_op_size *size,
                                    berth_arena *arena, berth_kv_cache_spec **out_caches) {
-    const berth_value_type block = berth_op_block(one, dtype);
+    const berth_value_type block = berth_op_block(one, size->dtype);
     const uint64_t elements = (uint64_t)berth_type_elements(&block, 1, 1);
-    *out_caches = BERTH_ARENA_ARRAY(arena, berth_kv_cache_spec, copies);
-    for (size_t i = 0; i < copies && *out_caches; ++i) {
+    *out_caches = BERTH_ARENA_ARRAY(arena, berth_kv_cache_spec, size->copies);
+    for (size_t i = 0; i < size->copies && *out_caches; ++i) {
         (*out_caches)[i] = (berth_kv_cache_spec){
             .size = sizeof(berth_kv_cache_spec),
             .layer = berth_arena_printf(arena, "copy.%zu", i),
@@ -100,8 +101,8 @@ berth_status berth_op_graph_caches(const berth_op_case *one, berth_dtype dtype, 
             .num_kv_heads = block.dims[1].b,
             .head_size = one->in,
             .block_size = BERTH_OP_BLOCK,
-            .dtype = dtype,
-            .page_bytes = 2 * berth_dtype_bytes(dtype, elements),
+            .dtype = size->dtype,
+            .page_bytes = 2 * berth_dtype_bytes(size->dtype, elements),
         };
     }
     return *out_caches ? BERTH_OK : berth_arena_exhausted(arena, "caches");
@@ -118,13 +119,24 @@ static const berth_graph_node *last_op(const berth_graph *graph) {
     return NULL;
 }
 
-static double bytes_of(const berth_graph *graph, const berth_value *values, size_t count,
-                       int64_t tokens) {
+static double bytes_of(const berth_graph *graph, berth_value value, int64_t tokens) {
+    const berth_value_type *type = &graph->values[value].type;
+    const int64_t elements = value ? berth_type_elements(type, tokens, tokens) : 0;
+    return (double)berth_dtype_bytes(type->dtype, (uint64_t)elements);
+}
+
+// What is read, and written to a state.
+static double operand_bytes(const berth_op_case *one, const berth_graph *graph,
+                            const berth_graph_node *node) {
+    const berth_op *op = &node->op->op;
     double bytes = 0;
-    for (size_t i = 0; i < count; ++i) {
-        const berth_value_type *type = &graph->values[values[i]].type;
-        const int64_t elements = values[i] ? berth_type_elements(type, tokens, tokens) : 0;
-        bytes += (double)berth_dtype_bytes(type->dtype, (uint64_t)elements);
+    for (size_t i = 0; i < node->input_count; ++i) {
+        bytes += bytes_of(graph, node->inputs[i], one->tokens) *
+                 berth_op_text_share(one, op->inputs[i]->name);
+    }
+    for (size_t i = 0; i < node->state_count && one->text; ++i) {
+        bytes += bytes_of(graph, node->states[i], one->tokens) *
+                 berth_op_text_share(one, op->states[i]->name);
     }
     return bytes;
 }
@@ -132,12 +144,15 @@ static double bytes_of(const berth_graph *graph, const berth_value *values, size
 double berth_op_case_bytes(const berth_op_case *one, const berth_graph *graph,
                            bool is_output_only) {
     const berth_graph_node *node = last_op(graph);
-    const double written = bytes_of(graph, node->outputs, node->output_count, one->tokens);
-    double bytes = bytes_of(graph, node->inputs, node->input_count, one->tokens);
+    double written = 0;
+    for (size_t i = 0; i < node->output_count; ++i) {
+        written += bytes_of(graph, node->outputs[i], one->tokens);
+    }
+    double bytes = operand_bytes(one, graph, node);
     if (strcmp(one->op, "embedding") == 0) { // of the table the rows that are asked for
         bytes = (double)(one->tokens * one->out) * 2;
     }
-    if (one->context > 0) {
+    if (one->context > 0 && !one->text) {
         const berth_value_type *block = &graph->values[node->states[0]].type;
         const double token =
             (double)berth_dtype_bytes(block->dtype, (uint64_t)berth_type_elements(block, 1, 1)) /
@@ -145,16 +160,4 @@ double berth_op_case_bytes(const berth_op_case *one, const berth_graph *graph,
         bytes += 2 * token * (double)one->context;
     }
     return is_output_only ? written : bytes + written;
-}
-
-double berth_op_case_flops(const berth_op_case *one) {
-    const double tokens = (double)one->tokens;
-    if (strcmp(one->op, "linear") == 0) {
-        return 2.0 * tokens * (double)one->out * (double)one->in;
-    }
-    if (strcmp(one->op, "paged_attention") == 0) { // what is behind a token is left out
-        const double seen = (double)one->context + (tokens + 1) / 2;
-        return 4.0 * tokens * seen * (double)one->out * (double)one->in;
-    }
-    return 0;
 }

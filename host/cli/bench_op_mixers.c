@@ -6,7 +6,7 @@
 static berth_value emit_attention(berth_op_graph *graph, const berth_value *x, berth_value *outs) {
     (void)outs;
     const berth_op_case *of = graph->of;
-    const berth_value_type block = berth_op_block(of, graph->dtype);
+    const berth_value_type block = berth_op_block(of, graph->size.dtype);
     const int64_t shared = of->x_widths[1] / of->in;
     berth_graph_state(graph->builder, graph->name, 0, &block);
     berth_graph_state(graph->builder, graph->name, 1, &block);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of products: linear.
+// Cases of products: linear, convolutions, mixtures of experts.
 #include "base/array.h"
 #include "cli/bench_op.h"
 
@@ -14,16 +14,65 @@ static berth_value emit_linear(berth_op_graph *graph, const berth_value *x, bert
 // ---- the table ----------------------------------------------------------------------------------
 
 #define LINEAR(label, rows, n, k)                                                                  \
-    BERTH_OP_CASE(.name = "linear-" label, .op = "linear", .tokens = (rows), .out = (n),           \
-                  .in = (k), .emit = emit_linear, .x_count = 1, .x_widths = {(k)},                 \
-                  .output_count = 1)
+    BERTH_OP_CASE(.name = "linear-" label, .op = "linear", .tokens = (rows), .output_count = 1,    \
+                  .flops = 2.0 * (rows) * (n) * (k), .out = (n), .in = (k), .emit = emit_linear,   \
+                  .x_count = 1, .x_widths = {(k)})
+
+// Of an image: `rows` positions, `in` columns of a patch, `n` channels made of them.
+#define CONV(id, label, rows, n, in_columns, words)                                                \
+    BERTH_OP_CASE(.name = id "-" label, .op = id, .tokens = 1, .output_count = 1,                  \
+                  .flops = 2.0 * (rows) * (n) * (in_columns), .text = words, .is_whole = true)
+
+// Experts in bf16 over `rows` tokens, `k` experts each. Of a step of few tokens as much of the
+// weights is read as experts are chosen.
+#define MOE_WEIGHTS(e, n, inner, hidden, share)                                                    \
+    " w13_weight=bf16[" #e "," #n "," #hidden "]*" #share " w2_weight=bf16[" #e "," #hidden        \
+    "," #inner "]*" #share
+#define MOE_TEXT(e, k, n, inner, hidden, share)                                                    \
+    "x=x[T," #hidden "]" MOE_WEIGHTS(e, n, inner, hidden, share) " topk_weights=f32[T," #k         \
+                                                                 "](0,1) topk_ids=i32[T," #k       \
+                                                                 "]<" #e
+#define MOE(id, label, rows, k, hidden, inner, words)                                              \
+    BERTH_OP_CASE(.name = id "-" label, .op = id, .tokens = (rows), .output_count = 1,             \
+                  .flops = 6.0 * (rows) * (k) * (hidden) * (inner), .text = words)
+// 32 experts of 1024 and 512, 8 a token.
+#define MOE_SMALL(share) MOE_TEXT(32, 8, 1024, 512, 1024, share)
+// One rank of eight: 8 experts of 4096 and 14336, 2 a token.
+#define MOE_RANK(share) MOE_TEXT(8, 2, 3584, 1792, 4096, share)
 
 static const berth_op_case cases[] = {
-    LINEAR("2048x2048-1", 1, 2048, 2048),       LINEAR("2048x2048-16", 16, 2048, 2048),
-    LINEAR("2048x2048-512", 512, 2048, 2048),   LINEAR("4096x4096-1", 1, 4096, 4096),
-    LINEAR("4096x4096-16", 16, 4096, 4096),     LINEAR("4096x4096-512", 512, 4096, 4096),
-    LINEAR("14336x4096-1", 1, 14336, 4096),     LINEAR("14336x4096-16", 16, 14336, 4096),
-    LINEAR("14336x4096-512", 512, 14336, 4096), LINEAR("4096x14336-1", 1, 4096, 14336),
-    LINEAR("4096x14336-16", 16, 4096, 14336),   LINEAR("4096x14336-512", 512, 4096, 14336),
+    LINEAR("2048x2048-1", 1, 2048, 2048),
+    LINEAR("2048x2048-16", 16, 2048, 2048),
+    LINEAR("2048x2048-512", 512, 2048, 2048),
+    LINEAR("4096x4096-1", 1, 4096, 4096),
+    LINEAR("4096x4096-16", 16, 4096, 4096),
+    LINEAR("4096x4096-512", 512, 4096, 4096),
+    LINEAR("14336x4096-1", 1, 14336, 4096),
+    LINEAR("14336x4096-16", 16, 14336, 4096),
+    LINEAR("14336x4096-512", 512, 14336, 4096),
+    LINEAR("4096x14336-1", 1, 4096, 14336),
+    LINEAR("4096x14336-16", 16, 4096, 14336),
+    LINEAR("4096x14336-512", 512, 4096, 14336),
+    CONV("conv2d", "patches-14", 576, 1024, 588,
+         "x=x[T,3,336,336] weight=x[1024,3,14,14] stride=14"),
+    CONV("conv2d", "1x1", 4096, 256, 768, "x=x[T,768,64,64] weight=x[256,768,1,1]"),
+    CONV("conv2d", "3x3", 1024, 256, 2304, "x=x[T,256,32,32] weight=x[256,256,3,3] padding=1"),
+    CONV("conv2d", "3x3-half", 1024, 512, 2304,
+         "x=x[T,256,64,64] weight=x[512,256,3,3] padding=1 stride=2"),
+    CONV("conv3d", "patches-2x14", 256, 1280, 1176,
+         "x=x[256,3,2,14,14] weight=x[1280,3,2,14,14] stride=2,14,14"),
+    CONV("conv3d", "3x3x3", 1024, 128, 3456,
+         "x=x[T,128,4,16,16] weight=x[128,128,3,3,3] padding=1"),
+    MOE("fused_moe", "32x512-1", 1, 8, 1024, 512, MOE_SMALL(0.25)),
+    MOE("fused_moe", "32x512-64", 64, 8, 1024, 512, MOE_SMALL(1)),
+    MOE("fused_moe", "32x512-512", 512, 8, 1024, 512, MOE_SMALL(1)),
+    MOE("fused_moe", "8x1792-1", 1, 2, 4096, 1792, MOE_RANK(0.25)),
+    MOE("fused_moe", "8x1792-64", 64, 2, 4096, 1792, MOE_RANK(1)),
+    MOE("fused_moe", "8x1792-512", 512, 2, 4096, 1792, MOE_RANK(1)),
+    MOE("unquantized_fused_moe", "32x512-512", 512, 8, 1024, 512, MOE_SMALL(1)),
+    MOE("modular_fused_moe", "32x512-512", 512, 8, 1024, 512, MOE_SMALL(1)),
+    MOE("transformers_fused_moe", "32x512-512", 512, 8, 1024, 512, MOE_SMALL(1)),
+    MOE("moe_experts", "32x512-64", 64, 8, 1024, 512,
+        "expert_x=x[8T,1024] expert_first=i32[33]:0..8T" MOE_WEIGHTS(32, 1024, 512, 1024, 1)),
 };
 const berth_op_table berth_op_products = {cases, BERTH_COUNT(cases)};

@@ -11,9 +11,9 @@ static berth_value emit_rows(berth_op_graph *graph, const berth_value *x, berth_
     size_t taken = 0;
     for (const char *what = graph->of->inputs; *what; ++what) {
         const char name[] = {*what, (char)('0' + count), 0};
-        inputs[count++] = *what == 'x'
-                              ? x[taken++]
-                              : berth_op_parameter(graph, name, graph->dtype, 0, graph->of->in);
+        inputs[count++] =
+            *what == 'x' ? x[taken++]
+                         : berth_op_parameter(graph, name, graph->size.dtype, 0, graph->of->in);
     }
     const berth_value y =
         BERTH_OP_EMIT(graph, graph->of->op, .inputs = inputs, .input_count = count,

@@ -4,15 +4,20 @@
 #include "cli/bench_roof.h"
 
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/stream.h"
 #include "base/thread.h"
 
 #define MULTIPLY_ROUNDS UINT64_C(1000000) // some milliseconds
 #define NS_PER_S        1e9
+#define CACHE_BYTES     ((double)(32 << 20)) // where the system does not tell
+#define CACHE_SIZE_OF   "/sys/devices/system/cpu/cpu0/cache/index%d/size"
+#define SMALL_FILE      4096
 
 typedef struct team team;
 typedef void (*part_fn)(const team *self, int64_t part);
@@ -156,6 +161,7 @@ berth_status berth_roof_open(int64_t threads, berth_roof *roof) {
 void berth_roof_begin(berth_roof *roof) {
     roof->read = 0;
     roof->copy = 0;
+    roof->multiply_f32 = 0;
     roof->multiply = 0;
 }
 
@@ -172,11 +178,34 @@ berth_status berth_roof_copy(berth_roof *roof) {
 }
 
 berth_status berth_roof_multiply(berth_roof *roof) {
-    BERTH_TRY(round_of(roof, multiply_part, BERTH_STREAM_PLAIN, &roof->multiply));
+    BERTH_TRY(round_of(roof, multiply_part, BERTH_STREAM_PLAIN, &roof->multiply_f32));
+    roof->multiply = roof->multiply > roof->multiply_f32 ? roof->multiply : roof->multiply_f32;
     return round_of(roof, multiply_pairs_part, BERTH_STREAM_PLAIN, &roof->multiply);
 }
 
 void berth_roof_close(berth_roof *roof) {
     berth_stream_unmap(roof->memory, BERTH_ROOF_BYTES);
     *roof = (berth_roof){.memory = NULL};
+}
+
+// ---- caches -------------------------------------------------------------------------------------
+
+// "32768K", of the last cache that the system lists.
+double berth_roof_cache_bytes(berth_arena *arena) {
+    double bytes = CACHE_BYTES;
+    for (int index = 0; index < 8; ++index) {
+        char *text = NULL;
+        size_t size = 0;
+        const char *path = berth_arena_printf(arena, CACHE_SIZE_OF, index);
+        if (!path || !berth_path_exists(path) ||
+            berth_file_read(path, SMALL_FILE, &text, &size) != BERTH_OK) {
+            break;
+        }
+        char *end = NULL;
+        const double count = strtod(text, &end);
+        bytes = count > 0 ? count * (*end == 'M' ? 0x1p20 : *end == 'K' ? 0x1p10 : 1) : bytes;
+        berth_free(text);
+    }
+    berth_status_clear();
+    return bytes;
 }

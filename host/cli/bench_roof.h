@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/status.h"
 
 #define BERTH_ROOF_BYTES ((size_t)1 << 30)
@@ -18,7 +19,8 @@ typedef struct berth_roof {
     char *memory; // owned: BERTH_ROOF_BYTES, small numbers; anybody may write to it between rounds
     double read;  // bytes/s
     double copy;  // bytes/s, read and written counted
-    double multiply; // flops/s, of f32 or bf16, whichever the machine does faster
+    double multiply_f32; // flops/s
+    double multiply;     // flops/s, of f32 or bf16, whichever the machine does faster
 } berth_roof;
 
 BERTH_MUST_CHECK berth_status berth_roof_open(int64_t threads, berth_roof *roof);
@@ -29,6 +31,8 @@ BERTH_MUST_CHECK berth_status berth_roof_read(berth_roof *roof);
 // One half of the memory to the other, through the caches and past them.
 BERTH_MUST_CHECK berth_status berth_roof_copy(berth_roof *roof);
 BERTH_MUST_CHECK berth_status berth_roof_multiply(berth_roof *roof);
+// Bytes of the last cache, as the system tells.
+double berth_roof_cache_bytes(berth_arena *arena);
 void berth_roof_close(berth_roof *roof);
 
 #endif
