@@ -158,6 +158,16 @@ static double error_of(const float *got, const float *wanted, size_t count) {
     return sum > 0 ? largest / sqrt(sum / (double)count) : INFINITY;
 }
 
+// The error of `count` elements; of codes 0, or INFINITY where one differs.
+static double tensor_error(const berth_tensor *got, const berth_tensor *wanted, size_t count) {
+    const char *ours = (const char *)got->data + got->byte_offset;
+    const char *theirs = (const char *)wanted->data + wanted->byte_offset;
+    if (wanted->dtype != BERTH_DTYPE_F32) {
+        return memcmp(ours, theirs, berth_dtype_bytes(wanted->dtype, count)) == 0 ? 0 : INFINITY;
+    }
+    return error_of((const float *)(const void *)ours, (const float *)(const void *)theirs, count);
+}
+
 static berth_status compare(const op_side *reference, const op_side *side, char kind,
                             double allowed) {
     const berth_tensor *wanted = NULL;
@@ -171,9 +181,7 @@ static berth_status compare(const op_side *reference, const op_side *side, char 
         const berth_tensor *got = NULL;
         (void)snprintf(name, sizeof name, "%c%zu", kind, copy);
         BERTH_TRY(berth_plan_output(side->plan, name, &got));
-        const double error =
-            error_of((const float *)got->data + got->byte_offset / sizeof(float),
-                     (const float *)wanted->data + wanted->byte_offset / sizeof(float), count);
+        const double error = tensor_error(got, wanted, count);
         if (!(error <= allowed)) {
             return BERTH_FAIL(INTERNAL,
                               "the largest error beside the op's reference is %.3g of the root "
@@ -189,7 +197,8 @@ static berth_status check_with(const op_bench *bench, const berth_op_case *one, 
     const double allowed = bench->dtype == BERTH_DTYPE_F32   ? 1e-4
                            : bench->dtype == BERTH_DTYPE_F16 ? 1e-2
                                                              : 6e-2;
-    const int64_t tokens = one->tokens < CHECK_TOKENS ? one->tokens : CHECK_TOKENS;
+    const bool is_all = one->is_whole || one->tokens < CHECK_TOKENS;
+    const int64_t tokens = is_all ? one->tokens : CHECK_TOKENS;
     BERTH_TRY(open_side(bench, one, reference));
     BERTH_TRY(run_side(reference, one, tokens));
     BERTH_TRY(run_side(side, one, one->tokens));
