@@ -48,8 +48,12 @@ struct berth_op_case {
     int64_t in;    // width of x; of attention and positions: a head's
     // Emits the op once over x [tokens, …] and returns its first output; `outs` takes the others.
     berth_value (*emit)(berth_op_graph *graph, const berth_value *x, berth_value *outs);
-    const char *inputs; // of an op on rows: 'x' the next x, else a vector of its own
-    size_t x_count;     // inputs that come from tokens
+    // Of an op on rows: 'x' the next x, '-' an input that is absent, '1' a number, 's' one in
+    // float32, 'c' a vector in float32, else a vector.
+    const char *inputs;
+    const berth_attribute *const *attributes; // of an op on rows
+    size_t attribute_count;
+    size_t x_count; // inputs that come from tokens
     int64_t x_widths[3];
 };
 

@@ -32,9 +32,9 @@ static berth_value emit_linear(berth_op_graph *graph, const berth_value *x, bert
     "x=x[T," #hidden "]" MOE_WEIGHTS(e, n, inner, hidden, share) " topk_weights=f32[T," #k         \
                                                                  "](0,1) topk_ids=i32[T," #k       \
                                                                  "]<" #e
-#define MOE(id, label, rows, k, hidden, inner, words)                                              \
+#define MOE(id, label, rows, k, hidden, inner, ...)                                                \
     BERTH_OP_CASE(.name = id "-" label, .op = id, .tokens = (rows), .output_count = 1,             \
-                  .flops = 6.0 * (rows) * (k) * (hidden) * (inner), .text = words)
+                  .flops = 6.0 * (rows) * (k) * (hidden) * (inner), .text = __VA_ARGS__)
 // 32 experts of 1024 and 512, 8 a token.
 #define MOE_SMALL(share) MOE_TEXT(32, 8, 1024, 512, 1024, share)
 // One rank of eight: 8 experts of 4096 and 14336, 2 a token.
@@ -73,6 +73,7 @@ static const berth_op_case cases[] = {
     MOE("modular_fused_moe", "32x512-512", 512, 8, 1024, 512, MOE_SMALL(1)),
     MOE("transformers_fused_moe", "32x512-512", 512, 8, 1024, 512, MOE_SMALL(1)),
     MOE("moe_experts", "32x512-64", 64, 8, 1024, 512,
-        "expert_x=x[8T,1024] expert_first=i32[33]:0..8T" MOE_WEIGHTS(32, 1024, 512, 1024, 1)),
+        "expert_x=x[8T,1024] expert_first=i32[33]:0..8T" MOE_WEIGHTS(32, 1024, 512, 1024, 1),
+        .is_whole = true),
 };
 const berth_op_table berth_op_products = {cases, BERTH_COUNT(cases)};
