@@ -12,8 +12,9 @@
 
 #define BERTH_OP_TOKENS  512 // of the largest step, and sequences
 #define BERTH_OP_CONTEXT 2048
-#define BERTH_OP_BLOCK   16   // tokens of a KV block
-#define BERTH_OP_COPIES  1024 // at most
+#define BERTH_OP_OUTPUTS "yzabcdef" // letters for results of an op
+#define BERTH_OP_BLOCK   16         // tokens of a KV block
+#define BERTH_OP_COPIES  1024       // at most
 
 typedef struct berth_op_case berth_op_case;
 
@@ -66,6 +67,7 @@ typedef struct berth_op_table {
 extern const berth_op_table berth_op_rows;
 extern const berth_op_table berth_op_products;
 extern const berth_op_table berth_op_mixers;
+extern const berth_op_table berth_op_elements;
 
 // All tables, one behind the other.
 size_t berth_op_case_count(void);
@@ -93,8 +95,8 @@ berth_value_type berth_op_block(const berth_op_case *of, berth_dtype dtype);
 
 // ---- graphs -------------------------------------------------------------------------------------
 
-// The op on as many sets of operands as there are copies; outputs "y0", "y1", …, and "z0" … of a
-// second output.
+// The op on as many sets of operands as there are copies; outputs "y0", "y1", …, "z0" … of a second
+// output, and so on through BERTH_OP_OUTPUTS.
 BERTH_MUST_CHECK berth_status berth_op_graph_build(const berth_registry *registry,
                                                    const berth_op_case *one,
                                                    const berth_op_size *size,

@@ -7,6 +7,7 @@ static const berth_op_table *const tables[] = {
     &berth_op_rows,
     &berth_op_products,
     &berth_op_mixers,
+    &berth_op_elements,
 };
 
 size_t berth_op_case_count(void) {

@@ -63,16 +63,14 @@ static void emit_inputs(berth_op_graph *graph, berth_value (*x)[3]) {
 }
 
 static void emit_copy(berth_op_graph *graph, size_t copy, const berth_value *x) {
-    berth_value outs[2] = {BERTH_VALUE_NONE, BERTH_VALUE_NONE};
+    berth_value outs[BERTH_MAX_OUTPUTS] = {BERTH_VALUE_NONE};
     char name[32];
     (void)snprintf(graph->name, sizeof graph->name, "copy.%zu", copy);
     const berth_value y =
         graph->of->text ? berth_op_text_emit(graph, outs) : graph->of->emit(graph, x, outs);
-    (void)snprintf(name, sizeof name, "y%zu", copy);
-    berth_graph_output_add(graph->builder, name, y);
-    if (graph->of->output_count > 1) {
-        name[0] = 'z';
-        berth_graph_output_add(graph->builder, name, outs[0]);
+    for (size_t i = 0; i < graph->of->output_count; ++i) {
+        (void)snprintf(name, sizeof name, "%c%zu", BERTH_OP_OUTPUTS[i], copy);
+        berth_graph_output_add(graph->builder, name, i == 0 ? y : outs[i - 1]);
     }
 }
 

@@ -178,8 +178,10 @@ static berth_status check_with(berth_op_side *reference, const berth_op_side *si
     BERTH_TRY(berth_op_side_open(reference, arena, runtime));
     BERTH_TRY(berth_op_side_run(reference));
     BERTH_TRY(berth_op_side_run(side));
-    BERTH_TRY(compare(reference, side, 'y'));
-    return side->of->output_count > 1 ? compare(reference, side, 'z') : BERTH_OK;
+    for (size_t i = 0; i < side->of->output_count; ++i) {
+        BERTH_TRY(compare(reference, side, BERTH_OP_OUTPUTS[i]));
+    }
+    return BERTH_OK;
 }
 
 berth_status berth_op_side_check(const berth_op_side *side, berth_arena *arena,

@@ -250,7 +250,9 @@ berth_value berth_op_text_emit(const berth_op_graph *graph, berth_value *outs) {
                                         .input_count = entry ? entry->op.input_count : 0,
                                         .attributes = self.pointers, .attribute_count = self.count,
                                         .outputs = results, .output_count = of->output_count);
-    outs[0] = results[1];
+    for (size_t i = 1; i < of->output_count; ++i) {
+        outs[i - 1] = results[i];
+    }
     return y;
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv2d and conv3d as products: a row is the patch of x under the kernel at one position of y,
 // channels first, and meets the kernels of all outputs of its group as panels of a weight
-// (panels.h). Patches are gathered as they are packed, so none is kept.
+// (panels.h). Patches are gathered as they are packed, so none is kept: row by row where they do
+// not overlap, since then lines of the kernel are lines of x; else column by column, since then
+// neighbours in a line of y read neighbours in a line of x.
 #ifndef BERTH_KERNELS_CPU_CONVOLUTION_H
 #define BERTH_KERNELS_CPU_CONVOLUTION_H
 
@@ -13,6 +15,18 @@ enum { X, WEIGHT, BIAS };
 #define CONV_ROWS   256 // at a time
 #define CONV_PANELS 4   // that take turns with a chunk of the rows
 #define CONV_ALONE  (1 << 18)
+#define CONV_RUNS   4 // no more of them: a vector each
+#define CONV_AHEAD  8 // channels of x, that come nearer
+#define CONV_ABSENT (-1)
+
+// What one tap of the kernel meets at the rows of a block: elements of x, counted from the first
+// channel of the group in the first row's image, or CONV_ABSENT in the padding. A run is one row or
+// several that are neighbours in x or all absent, no more than a vector has.
+typedef struct conv_tap {
+    int64_t at[BERTH_TILE_ROWS];
+    int64_t runs[BERTH_TILE_ROWS]; // first row of each
+    int64_t run_count;
+} conv_tap;
 
 typedef struct convolution {
     const berth_host *host;
@@ -97,16 +111,19 @@ static inline berth_status conv_create(const berth_op_site *site, const berth_de
     return status;
 }
 
-static inline uint64_t conv_scratch(void) {
-    return panel_bytes_of(CONV_PANELS * CONV_ROWS * PANEL) +
-           panel_bytes_of(2 * PANEL_CHUNK * PANEL);
+// Of a part: the sums of some panels and room for widening, or the taps of a block.
+static inline uint64_t conv_scratch(const convolution *self) {
+    const uint64_t taps = (uint64_t)berth_conv_volume(self->conv.kernel) * sizeof(conv_tap);
+    const uint64_t sums =
+        panel_bytes_of(CONV_PANELS * CONV_ROWS * PANEL) + panel_bytes_of(2 * PANEL_CHUNK * PANEL);
+    return ((taps > sums ? taps : sums) + 63) / 64 * 64;
 }
 
 static inline uint64_t conv_workspace(void *state, uint64_t tokens) {
     (void)tokens;
     const convolution *self = state;
     return panel_bytes_of(CONV_ROWS * panel_floats(self->columns, self->product)) +
-           (uint64_t)self->cpu->threads * conv_scratch();
+           (uint64_t)self->cpu->threads * conv_scratch(self);
 }
 
 // ---- patches ------------------------------------------------------------------------------------
@@ -154,39 +171,222 @@ static inline void conv_load(const void *context, int64_t row, int64_t first, in
     }
 }
 
+// ---- columns ------------------------------------------------------------------------------------
+
+// Where the kernel lies at a row.
+typedef struct conv_place {
+    int64_t image; // elements of x before its image
+    int64_t first[3];
+} conv_place;
+
+static inline conv_place conv_place_of(const berth_conv *conv, int64_t row, int64_t first_image) {
+    const int64_t positions = berth_conv_volume(conv->positions);
+    const int64_t image = row / positions - first_image;
+    conv_place place = {.image = image * conv->in * berth_conv_volume(conv->size)};
+    berth_conv_split(conv->positions, row % positions, place.first);
+    for (int dim = 0; dim < 3; ++dim) {
+        place.first[dim] = place.first[dim] * conv->stride[dim] - conv->padding[dim];
+    }
+    return place;
+}
+
+static inline int64_t conv_meet(const berth_conv *conv, const conv_place *place,
+                                const int64_t reach[3]) {
+    const int64_t z = place->first[0] + reach[0];
+    const int64_t y = place->first[1] + reach[1];
+    const int64_t x = place->first[2] + reach[2];
+    const int is_there =
+        z >= 0 && z < conv->size[0] && y >= 0 && y < conv->size[1] && x >= 0 && x < conv->size[2];
+    return is_there ? place->image + (z * conv->size[1] + y) * conv->size[2] + x : CONV_ABSENT;
+}
+
+static inline void conv_find_runs(conv_tap *tap, int64_t rows) {
+    tap->run_count = 0;
+    for (int64_t row = 0, first = 0; row < rows; ++row) {
+        const int64_t step = tap->at[first] < 0 ? 0 : row - first;
+        const int is_next =
+            row > first && row - first < BERTH_LANES && tap->at[row] == tap->at[first] + step;
+        if (!is_next) {
+            first = row;
+            tap->runs[tap->run_count++] = row;
+        }
+    }
+}
+
+static inline void conv_find_taps(const conv_job *job, berth_span rows, conv_tap *taps) {
+    const berth_conv *conv = &job->self->conv;
+    const int64_t image = rows.first / berth_conv_volume(conv->positions);
+    const int64_t count = rows.end - rows.first;
+    conv_place places[BERTH_TILE_ROWS];
+    for (int64_t row = 0; row < count; ++row) {
+        places[row] = conv_place_of(conv, rows.first + row, image);
+    }
+    for (int64_t index = 0; index < berth_conv_volume(conv->kernel); ++index) {
+        int64_t reach[3];
+        berth_conv_split(conv->kernel, index, reach);
+        for (int dim = 0; dim < 3; ++dim) {
+            reach[dim] *= conv->dilation[dim];
+        }
+        for (int64_t row = 0; row < count; ++row) {
+            taps[index].at[row] = conv_meet(conv, &places[row], reach);
+        }
+        conv_find_runs(&taps[index], count);
+    }
+}
+
+// A column of a block; dtype is constant. With room behind both, whole vectors are moved: what
+// stands behind a run is written again by the next one, or by the next column.
+BERTH_INLINE void conv_take(const void *channel, berth_dtype dtype, const conv_tap *tap,
+                            int64_t rows, float *to) {
+    for (int64_t row = 0; row < rows; ++row) {
+        to[row] = tap->at[row] < 0 ? 0 : berth_load_at(channel, dtype, tap->at[row]);
+    }
+}
+
+BERTH_INLINE void conv_take_runs(const void *channel, berth_dtype dtype, const conv_tap *tap,
+                                 float *to) {
+    for (int64_t run = 0; run < tap->run_count; ++run) {
+        const int64_t row = tap->runs[run];
+        const int64_t at = tap->at[row];
+        berth_vec_store(to + row, at < 0 ? berth_vec_of(0) : berth_vec_load_as(channel, dtype, at));
+    }
+}
+
+// A block whose columns are written one after the other.
+typedef struct conv_block {
+    const conv_job *job;
+    const conv_tap *taps;
+    int64_t rows;
+    int64_t image; // of its first row
+    int64_t safe;  // columns behind which there is room for a vector, in x and in the block
+    float *to;
+} conv_block;
+
+BERTH_INLINE void conv_column(const conv_block *block, berth_dtype dtype, int64_t column,
+                              float *to) {
+    const berth_conv *conv = &block->job->self->conv;
+    const int64_t taps = berth_conv_volume(conv->kernel);
+    const conv_tap *tap = &block->taps[column % taps];
+    const int64_t channel =
+        block->image * conv->in + block->job->group * (conv->in / conv->groups) + column / taps;
+    const char *from =
+        (const char *)berth_data(block->job->args->inputs[X]) +
+        channel * berth_conv_volume(conv->size) * (int64_t)(BERTH_DTYPE_BITS(dtype) / 8);
+    if (column % taps == 0) {
+        const char *ahead = from + CONV_AHEAD * berth_conv_volume(conv->size) * (int64_t)(BERTH_DTYPE_BITS(dtype) / 8);
+        const int64_t element = (int64_t)(BERTH_DTYPE_BITS(dtype) / 8);
+        BERTH_PREFETCH(ahead + tap->at[0] * element);
+        BERTH_PREFETCH(ahead + tap->at[block->rows - 1] * element);
+    }
+    if (column < block->safe && tap->run_count <= CONV_RUNS) {
+        conv_take_runs(from, dtype, tap, to);
+    } else if (block->rows == BERTH_TILE_ROWS) {
+        conv_take(from, dtype, tap, BERTH_TILE_ROWS, to);
+    } else {
+        conv_take(from, dtype, tap, block->rows, to);
+    }
+}
+
+// Columns one by one, as panel_pack has them, or two as bf16 in a word.
+BERTH_INLINE void conv_pack_columns(const conv_block *block, berth_dtype dtype) {
+    const convolution *self = block->job->self;
+    float *to = block->to;
+    for (int64_t column = 0; column < self->columns; ++column, to += block->rows) {
+        conv_column(block, dtype, column, to);
+    }
+    if (self->columns % 2) {
+        memset(to, 0, (size_t)block->rows * sizeof *to);
+    }
+}
+
+static inline void conv_pack_pairs(const conv_block *block) {
+    const convolution *self = block->job->self;
+    float *to = block->to;
+    float pair[2][BERTH_TILE_ROWS + BERTH_LANES] = {{0}};
+    for (int64_t column = 0; column < self->columns; column += 2, to += block->rows) {
+        conv_column(block, BERTH_DTYPE_BF16, column, pair[0]);
+        if (column + 1 < self->columns) {
+            conv_column(block, BERTH_DTYPE_BF16, column + 1, pair[1]);
+        } else {
+            memset(pair[1], 0, sizeof pair[1]);
+        }
+        for (int64_t row = 0; row < block->rows; ++row) {
+            to[row] = berth_float_of_bits(berth_bits_of_float(pair[0][row]) >> 16 |
+                                          berth_bits_of_float(pair[1][row]));
+        }
+    }
+}
+
+// Columns of a block that may be moved by whole vectors.
+static inline int64_t conv_safe(const conv_block *block) {
+    const berth_conv *conv = &block->job->self->conv;
+    const int64_t volume = berth_conv_volume(conv->size);
+    const int64_t last = conv->groups - 1 == block->job->group ? pieces(BERTH_LANES, volume) : 0;
+    const int64_t in_x = (conv->in / conv->groups - last) * berth_conv_volume(conv->kernel);
+    return at_most(in_x, block->job->self->columns - pieces(BERTH_LANES, block->rows));
+}
+
+static inline void conv_pack_block(const conv_job *job, berth_span rows, conv_tap *taps,
+                                   float *to) {
+    const berth_dtype dtype = job->args->inputs[X]->dtype;
+    conv_block block = {
+        .job = job,
+        .taps = taps,
+        .rows = rows.end - rows.first,
+        .image = rows.first / berth_conv_volume(job->self->conv.positions),
+        .to = to,
+    };
+    block.safe = conv_safe(&block);
+    conv_find_taps(job, rows, taps);
+    if (job->self->product == DOT_BF16) {
+        conv_pack_pairs(&block);
+    } else if (dtype == BERTH_DTYPE_F32) {
+        conv_pack_columns(&block, BERTH_DTYPE_F32);
+    } else if (dtype == BERTH_DTYPE_BF16) {
+        conv_pack_columns(&block, BERTH_DTYPE_BF16);
+    } else {
+        conv_pack_columns(&block, BERTH_DTYPE_F16);
+    }
+}
+
 static inline void conv_pack_part(const void *work, int64_t part, int64_t parts) {
     const conv_job *job = work;
     const convolution *self = job->self;
-    const panel_rows rows = {conv_load, job, self->columns, self->product};
+    const panel_rows patches = {conv_load, job, self->columns, self->product};
     const int64_t height = panel_height(job->rows);
     const int64_t words = panel_floats(self->columns, self->product);
+    const int by_row = berth_conv_is_patches(&self->conv) && self->conv.kernel[2] > 1;
     const berth_span blocks = berth_share(pieces(job->rows, height), part, parts);
+    conv_tap *taps = (conv_tap *)(void *)(job->scratch + (uint64_t)part * conv_scratch(self));
     for (int64_t block = blocks.first; block < blocks.end; ++block) {
         const int64_t row = block * height;
-        panel_pack(&rows, job->first + row, job->first + at_most(row + height, job->rows),
-                   job->x + row * words);
+        const berth_span rows = {job->first + row, job->first + at_most(row + height, job->rows)};
+        if (by_row) {
+            panel_pack(&patches, rows.first, rows.end, job->x + row * words);
+        } else {
+            conv_pack_block(job, rows, taps, job->x + row * words);
+        }
     }
 }
 
 // ---- products -----------------------------------------------------------------------------------
 
-// The sums of one output, `step` apart, to their positions of y.
-static inline void conv_store(const conv_job *job, int64_t output, const float *sums) {
+// The sums of one output to their positions of y.
+static inline void conv_store(const conv_job *job, int64_t output, float *sums) {
     const berth_tensor *y = job->args->outputs[0];
     const berth_tensor *bias = job->args->inputs[BIAS];
     const berth_conv *conv = &job->self->conv;
     const int64_t positions = berth_conv_volume(conv->positions);
     const float start = bias ? berth_load_at(berth_data(bias), bias->dtype, output) : 0;
-    float line[CONV_ROWS];
-    for (int64_t row = 0; row < job->rows; ++row) {
-        line[row] = sums[row * PANEL] + start;
+    for (int64_t row = 0; row < job->rows && bias; ++row) {
+        sums[row] += start;
     }
     for (int64_t row = 0, taken = 0; row < job->rows; row += taken) {
         const int64_t position = (job->first + row) % positions;
         const int64_t image = (job->first + row) / positions;
         taken = at_most(positions - position, job->rows - row);
         berth_store(berth_data(y), y->dtype, (image * conv->out + output) * positions + position,
-                    taken, line + row);
+                    taken, sums + row);
     }
 }
 
@@ -195,7 +395,7 @@ static inline void conv_multiply_part(const void *work, int64_t part, int64_t pa
     const convolution *self = job->self;
     const int64_t panels = pieces(self->outputs, PANEL);
     const berth_span share = berth_share(panels, part, parts);
-    float *sums = (float *)(void *)(job->scratch + (uint64_t)part * conv_scratch());
+    float *sums = (float *)(void *)(job->scratch + (uint64_t)part * conv_scratch(self));
     panel_work product = {
         .columns = self->columns,
         .product = self->product,
@@ -211,8 +411,12 @@ static inline void conv_multiply_part(const void *work, int64_t part, int64_t pa
         panel_multiply(&product);
         const int64_t count = at_most(product.count * PANEL, self->outputs - panel * PANEL);
         for (int64_t i = 0; i < count; ++i) {
+            float *lines = product.widened; // [PANEL][rows], free again
+            if (i % PANEL == 0) {
+                berth_transpose(sums + i * job->rows, PANEL, job->rows, PANEL, lines);
+            }
             conv_store(job, job->group * self->outputs + panel * PANEL + i,
-                       sums + i / PANEL * job->rows * PANEL + i % PANEL);
+                       lines + i % PANEL * job->rows);
         }
     }
 }

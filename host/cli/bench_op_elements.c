@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases of what stands between products and mixers: element by element, choices of experts,
+// residual streams, logits, ops between ranks in a world of one.
+#include "base/array.h"
+#include "cli/bench_op.h"
+
+#define OP(id, label, rows, outs, ...)                                                             \
+    BERTH_OP_CASE(.name = id "-" label, .op = id, .tokens = (rows), .output_count = (outs),        \
+                  .text = __VA_ARGS__)
+#define BETWEEN_RANKS(id) OP(id, "4096", 512, 1, "x=x[T,4096]")
+
+// 4 streams of 4096.
+#define STREAMS_FN "fn=f32[24,16384] hc_scale=f32[3] hc_base=f32[24] "
+#define STREAMS                                                                                    \
+    "rms_eps=1e-6 hc_pre_eps=1e-6 hc_sinkhorn_eps=1e-6 hc_post_mult_value=2 sinkhorn_repeat=20 "
+#define STREAMS_LEFT                                                                               \
+    "x=x[T,4096] residual=x[T,4,4096] post_layer_mix=f32[T,4,1] comb_res_mix=f32[T,4,4] "
+// Of a product of 24 outputs, and the sums of streams.
+#define STREAMS_FLOPS 64 * (2.0 * 24 * 16384 + 2.0 * 16384)
+
+static const berth_op_case cases[] = {
+    OP("add", "4096", 512, 1, "a=x[T,4096] b=x[T,4096]"),
+    OP("mul", "4096", 512, 1, "a=x[T,4096] b=x[T,4096]"),
+    OP("cast", "4096", 512, 1, "x=f32[T,4096] dtype=bf16"),
+    OP("scale_logits", "128256", 16, 1, "x=x[T,128256] scale=0.5 soft_cap=30"),
+    OP("argmax", "128256", 16, 1, "x=x[T,128256]"),
+    OP("sampling_min_p", "128256", 16, 1, "logits=f32[T,128256](-8,8) min_p=f32[T](0,0.2)"),
+    OP("sampling_top_k_top_p", "128256", 16, 1,
+       "logits=f32[T,128256](-8,8) k=i32[T]:50..50 p=f32[T](0.8,0.95)"),
+    OP("sampling_penalties", "128256", 16, 1,
+       "logits=f32[T,128256](-8,8) prompt_token_ids=i32[T,1024]<128256 "
+       "output_token_ids=i32[T,256]<128256 presence_penalties=f32[T](0,1) "
+       "frequency_penalties=f32[T](0,1) repetition_penalties=f32[T](1,1.5)"),
+    OP("vocab_parallel_mask", "65536", 512, 2,
+       "token_ids=i32[128T]<128256 org_vocab_start_index=0 org_vocab_end_index=64128"),
+    OP("local_expert_ids", "128", 512, 1, "topk_ids=i32[128T,8]<128 first=0 count=64"),
+    OP("topk_softmax", "8of128", 512, 2, "gating_output=x[8T,128] topk=8 renormalize=1"),
+    OP("grouped_topk", "8of256", 512, 2,
+       "gating_output=x[8T,256] e_score_correction_bias=f32[256] topk=8 renormalize=1 "
+       "num_expert_group=8 topk_group=4 scoring_func=sigmoid routed_scaling_factor=2.5"),
+    OP("moe_prepare", "2048", 512, 3,
+       "x=x[T,2048] topk_weights=f32[T,8](0,1) topk_ids=i32[T,8]<64 num_local_experts=64",
+       .is_whole = true),
+    OP("moe_finalize", "2048", 512, 1,
+       "expert_y=x[8T,2048] topk_weights=f32[T,8](0,1) slots=i32[T,8]<8T", .is_whole = true),
+    OP("mhc_pre", "4x4096", 64, 3, "residual=x[T,4,4096] " STREAMS_FN STREAMS,
+       .flops = STREAMS_FLOPS),
+    OP("mhc_post", "4x4096", 64, 1, STREAMS_LEFT),
+    OP("mhc_fused_post_pre", "4x4096", 64, 4, STREAMS_LEFT STREAMS_FN STREAMS,
+       .flops = STREAMS_FLOPS),
+    OP("hc_head", "4x4096", 64, 1,
+       "hidden_states=x[T,4,4096] hc_fn=f32[4,16384] hc_scale=f32[1] hc_base=f32[4] "
+       "rms_norm_eps=1e-6 hc_eps=1e-6"),
+    BETWEEN_RANKS("all_gather"),
+    BETWEEN_RANKS("all_reduce"),
+    BETWEEN_RANKS("broadcast"),
+    BETWEEN_RANKS("gather"),
+    BETWEEN_RANKS("recv"),
+    BETWEEN_RANKS("reduce_scatter"),
+    BETWEEN_RANKS("send"),
+};
+const berth_op_table berth_op_elements = {cases, BERTH_COUNT(cases)};
