@@ -137,7 +137,8 @@ static berth_status open_until(berth_session *s, berth_stage last) {
         s->stage = s->next;
         show_progress(s, stages[s->stage].doing);
         BERTH_TRY(stages[s->stage].open(s));
-        if (s->stage >= BERTH_STAGE_DISCOVERY && berth_interrupt_signal()) {
+        // Not `stage`: who opens one may have gone on to another. No stage is opened twice.
+        if (s->next >= BERTH_STAGE_DISCOVERY && berth_interrupt_signal()) {
             break;
         }
     }
