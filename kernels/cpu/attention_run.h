@@ -70,10 +70,9 @@ static inline uint64_t attention_bytes(const attention *self) {
     return (uint64_t)(threads * room_bytes(self) + partials * partial_bytes(self));
 }
 
-static inline room room_of(const job *in, const task *at, int64_t part) {
-    const attention *self = in->self;
-    const int64_t rows = at->heads * at->rows;
-    char *from = in->memory + part * room_bytes(self);
+// Of one part, for so many rows of all heads.
+static inline room room_at(const attention *self, char *memory, int64_t part, int64_t rows) {
+    char *from = memory + part * room_bytes(self);
     room out;
     out.keys = (float *)(void *)from;
     from += aligned(WIDE * self->width);
@@ -86,6 +85,11 @@ static inline room room_of(const job *in, const task *at, int64_t part) {
     out.split = softmax_at(self, from, rows);
     from += aligned(softmax_floats(self, ROWS));
     out.whole = softmax_at(self, from, rows);
+    return out;
+}
+
+static inline room room_of(const job *in, const task *at, int64_t part) {
+    room out = room_at(in->self, in->memory, part, at->heads * at->rows);
     prepare_rows(in, at, &out);
     return out;
 }

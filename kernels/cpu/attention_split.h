@@ -234,6 +234,21 @@ static inline void weigh_tile(tile *self) {
 
 // ---- all of it ----------------------------------------------------------------------------------
 
+static const int32_t only_block = 0;
+
+// The block table of a sequence that lies in a cache of one block.
+static inline berth_tensor only_table(void) {
+    static const int64_t ones[] = {1, 1};
+    return (berth_tensor){
+        .size = sizeof(berth_tensor),
+        .data = (void *)&only_block,
+        .ndim = 2,
+        .dtype = BERTH_DTYPE_I32,
+        .shape = ones,
+        .strides = ones,
+    };
+}
+
 // Rows [rows, heads, width] as a cache of one block.
 static inline berth_tensor as_block(const berth_tensor *rows, int64_t shape[4],
                                     int64_t strides[4]) {
@@ -260,7 +275,6 @@ static inline void attend_keys(tile *self, berth_span keys) {
 
 // The keys that stand before the sequence: a cache of one block, from which positions are counted.
 static inline void attend_before(const tile *of) {
-    static const int32_t only_block = 0;
     tile self = *of;
     task at = *of->at;
     berth_tensor views[2];

@@ -42,27 +42,14 @@ typedef struct storing {
     const int64_t *slots;
 } storing;
 
-static void store_head(const void *from, berth_dtype dtype, const berth_tensor *cache,
-                       int64_t cache_row) {
-    void *to = berth_row(cache, cache_row);
-    const int64_t width = cache->shape[3];
-    if (dtype == cache->dtype) {
-        memcpy(to, from, (size_t)width * BERTH_DTYPE_BITS(dtype) / 8);
-        return;
-    }
-    for (int64_t i = 0; i < width; ++i) {
-        berth_store_at(to, cache->dtype, i, berth_load_at(from, dtype, i));
-    }
-}
-
 static void store(const storing *in, uint64_t input, uint64_t state, berth_span tokens) {
     const berth_tensor *from = in->args->inputs[input];
     const berth_tensor *cache = in->args->states[state];
     const int64_t heads = cache->shape[2];
     for (int64_t token = tokens.first; token < tokens.end; ++token) {
         for (int64_t head = 0; head < heads && in->slots[token] >= 0; ++head) {
-            store_head(berth_row(from, token * heads + head), from->dtype, cache,
-                       in->slots[token] * heads + head);
+            berth_vec_copy(berth_row(cache, in->slots[token] * heads + head), cache->dtype,
+                           berth_row(from, token * heads + head), from->dtype, cache->shape[3]);
         }
     }
 }
