@@ -148,6 +148,19 @@ BERTH_INLINE void berth_vec_store_some(void *row, berth_dtype dtype, int64_t fir
     }
 }
 
+// A row's elements in another float dtype, or the same.
+BERTH_INLINE void berth_vec_copy(void *to, berth_dtype to_dtype, const void *from,
+                                 berth_dtype from_dtype, int64_t count) {
+    if (to_dtype == from_dtype) {
+        memmove(to, from, (size_t)count * BERTH_DTYPE_BITS(to_dtype) / 8);
+        return;
+    }
+    for (int64_t first = 0; first < count; first += BERTH_LANES) {
+        berth_vec_store_some(to, to_dtype, first, count,
+                             berth_vec_load_some(from, from_dtype, first, count));
+    }
+}
+
 // The value that a store of that dtype would keep.
 BERTH_INLINE berth_vec berth_vec_round_to(berth_dtype dtype, berth_vec a) {
     uint16_t halves[BERTH_LANES];
