@@ -391,5 +391,6 @@ void berth_building_open(berth_building *building, const berth_json *config) {
         .fail = slot_fail,
         .has_failed = slot_has_failed,
         .state = slot_state,
+        .max_model_len = building->config->max_model_len,
     };
 }

@@ -86,7 +86,8 @@ typedef struct berth_weight {
     uint64_t bytes;        // resident
     bool is_vector;
     bool is_padded;                          // its tensors leave rows, which are zero
-    const struct berth_weight_piece *pieces; // one, or one per shard
+    double addend;                           // to every number of a vector
+    const struct berth_weight_piece *pieces; // one, or one per shard and slice
     size_t piece_count;
 } berth_weight;
 

@@ -66,6 +66,7 @@ typedef struct berth_parameter {
     int64_t stored_output_count;
     int64_t stored_input_offset;
     int64_t stored_input_extent;
+    double addend; // of a vector: added to every number as it is loaded. From ABI 1.1 on
 } berth_parameter;
 
 // What a layer keeps of every sequence beside a KV cache: the last inputs of a convolution, the
@@ -156,6 +157,7 @@ struct berth_builder {
     uint64_t (*has_failed)(const berth_builder *builder);
     // A state per sequence; see berth_layer_state. BERTH_HAS(builder, state) asks for the slot.
     void (*state)(berth_builder *builder, const berth_layer_state *state);
+    int64_t max_model_len; // the longest sequence that the user wants, 0: as long as it can be
 };
 
 // ---- calls as one expression --------------------------------------------------------------------
