@@ -71,7 +71,8 @@ typedef struct berth_parameter {
 
 // What a layer keeps of every sequence beside a KV cache: the last inputs of a convolution, the
 // state of a recurrence. Declared before the node that uses it; that node's state `index` is then
-// [slots, shape...], and the slot of a sequence is the first block of its block table.
+// [slots, shape...], and the slot of a sequence is the first block of its block table in the cache
+// group of the node. What a slot holds when its sequence begins means nothing.
 typedef struct berth_layer_state {
     uint64_t size;
     const char *layer; // equals the prefix of the call
