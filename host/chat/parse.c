@@ -301,7 +301,7 @@ static berth_status parse_postfix(berth_jinja_parser *p, berth_jinja_node **node
 static berth_status parse_dotted(berth_jinja_parser *p, berth_str *out) {
     BERTH_TRY(berth_jinja_parse_name(p, out));
     while (berth_jinja_skip_op(p, ".")) {
-        berth_str part;
+        berth_str part = {0};
         BERTH_TRY(berth_jinja_parse_name(p, &part));
         out->size = (size_t)(part.data + part.size - out->data);
     }
