@@ -10,6 +10,7 @@
 
 #include "base/interrupt.h"
 #include "base/log.h"
+#include "chat/chat.h"
 #include "cli/cli.h"
 #include "config/config.h"
 #include "discovery/discovery.h"
@@ -81,10 +82,12 @@ static void close_flow(berth_session *s) {
     berth_worker_destroy(s->worker);
     berth_registry_destroy(s->registry);
     berth_tokenizer_close(s->tokenizer);
+    berth_chat_close(s->chat);
     s->engine = NULL;
     s->worker = NULL;
     s->registry = NULL;
     s->tokenizer = NULL;
+    s->chat = NULL;
     s->candidates = (berth_candidates){0};
     s->decision = (berth_decision){0};
 }
@@ -137,7 +140,8 @@ static berth_status open_until(berth_session *s, berth_stage last) {
         s->stage = s->next;
         show_progress(s, stages[s->stage].doing);
         BERTH_TRY(stages[s->stage].open(s));
-        if (s->stage >= BERTH_STAGE_DISCOVERY && berth_interrupt_signal()) {
+        // Not `stage`: who opens one may have gone on to another. No stage is opened twice.
+        if (s->next >= BERTH_STAGE_DISCOVERY && berth_interrupt_signal()) {
             break;
         }
     }

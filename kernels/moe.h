@@ -28,6 +28,7 @@ enum {
     BERTH_MOE_SITU,
     BERTH_MOE_SILU_NO_MUL, // the first without a gate
     BERTH_MOE_GELU_NO_MUL,
+    BERTH_MOE_GELU_TANH_NO_MUL,
     BERTH_MOE_RELU2_NO_MUL,
     BERTH_MOE_ACTIVATIONS,
 };
@@ -53,6 +54,7 @@ static inline int berth_moe_activation(const char *name) {
         [BERTH_MOE_SITU] = "situ",
         [BERTH_MOE_SILU_NO_MUL] = "silu_no_mul",
         [BERTH_MOE_GELU_NO_MUL] = "gelu_no_mul",
+        [BERTH_MOE_GELU_TANH_NO_MUL] = "gelu_tanh_no_mul",
         [BERTH_MOE_RELU2_NO_MUL] = "relu2_no_mul",
     };
     for (int i = BERTH_MOE_NONE + 1; i < BERTH_MOE_ACTIVATIONS; ++i) {
@@ -117,6 +119,7 @@ static inline float berth_moe_activate(const berth_moe *self, float gate, float 
         gate = 0.5f * gate * (1.0f + erff(gate * 0.70710678f));
         break;
     case BERTH_MOE_GELU_TANH:
+    case BERTH_MOE_GELU_TANH_NO_MUL:
         gate = berth_moe_gelu_tanh(gate);
         break;
     case BERTH_MOE_RELU2:

@@ -83,6 +83,27 @@ static inline berth_status berth_sequences_open(berth_sequences *self, const ber
     return BERTH_OK;
 }
 
+// The slot of a row, of an op with one row per sequence: its own number where the op was not given
+// the input.
+static inline int64_t berth_slot_at(const berth_tensor *slots, int64_t row) {
+    return slots ? berth_integer_at(berth_data(slots), slots->dtype, row) : row;
+}
+
+// That none of these rows names a slot that the state does not have.
+static inline berth_status berth_slots_check(const berth_host *host, const char *op,
+                                             const berth_tensor *slots, int64_t rows,
+                                             int64_t slot_count) {
+    for (int64_t row = 0; row < rows; ++row) {
+        const int64_t slot = berth_slot_at(slots, row);
+        if (slot >= slot_count) {
+            return BERTH_PLUGIN_FAIL(host, BERTH_INVALID_ARGUMENT,
+                                     "%s: row %lld has state slot %lld of %lld", op, (long long)row,
+                                     (long long)slot, (long long)slot_count);
+        }
+    }
+    return BERTH_OK;
+}
+
 // That a state is of a float dtype and has these dimensions behind the first, the slots. Why at run
 // time: a shape rule sees no states.
 static inline berth_status berth_state_check(const berth_host *host, const char *op,

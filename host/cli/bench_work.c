@@ -135,7 +135,8 @@ double berth_model_work_cache(const berth_model_work *work, double tokens) {
         const berth_kv_cache_spec *cache = &work->caches[i];
         const double window = (double)cache->sliding_window;
         const double seen = window > 0 && window < tokens ? window : tokens;
-        bytes += seen * (double)cache->page_bytes / (double)cache->block_size;
+        bytes += cache->is_state ? (double)cache->page_bytes
+                                 : seen * (double)cache->page_bytes / (double)cache->block_size;
     }
     return bytes;
 }

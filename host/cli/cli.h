@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "chat/chat.h"
 #include "config/config.h"
 #include "discovery/discovery.h"
 #include "engine/engine.h"
@@ -78,6 +79,7 @@ struct berth_session {
     berth_arena *arena;
     berth_config config;
     berth_tokenizer *tokenizer; // of commands that need one, opened by their prepare
+    berth_chat *chat;           // the same
     berth_candidates candidates;
     berth_registry *registry;
     berth_decision decision;

@@ -186,6 +186,30 @@ static const berth_check_implied *find_implied(const berth_check_row *row, const
     return NULL;
 }
 
+// Arguments of vLLM's classes that say how parameters are made, which are given here, or how the
+// class runs; and those that change something only when they are true or above 0.
+static bool is_inert(const char *name, const berth_json *json) {
+    static const char *const names[] = {"params_dtype",   "dtype",  "padding_mode",
+                                        "compile_native", "prefix", "rel_pos_zero_init"};
+    static const char *const switches[] = {"skip_bias_add", "logits_as_input", "is_lora_enabled",
+                                           "num_fused_shared_experts"};
+    int64_t number = 0;
+    bool truth = false;
+    for (size_t i = 0; i < BERTH_COUNT(names); ++i) {
+        if (strcmp(names[i], name) == 0) {
+            return true;
+        }
+    }
+    const bool is_on = (berth_json_as_bool(json, &truth) && truth) ||
+                       (berth_json_as_i64(json, &number) && number != 0);
+    for (size_t i = 0; !is_on && i < BERTH_COUNT(switches); ++i) {
+        if (strcmp(switches[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 // That what the attribute says is what the operand is.
 static berth_status check_implied(berth_check_case *at, const berth_check_implied *implied,
                                   const berth_json *json) {
@@ -217,7 +241,7 @@ static berth_status load_attributes(berth_check_case *at) {
         const berth_json *json = berth_json_at(given, i);
         const char *theirs = berth_json_key_at(given, i).data;
         const berth_check_implied *implied = find_implied(at->row, theirs);
-        if (berth_json_kind_of(json) == BERTH_JSON_NULL) {
+        if (berth_json_kind_of(json) == BERTH_JSON_NULL || is_inert(theirs, json)) {
             continue;
         }
         if (implied) {

@@ -107,7 +107,60 @@ berth_value_type berth_check_type(const berth_check_tensor *tensor, uint32_t fro
     return type;
 }
 
-// No rows of the logits: an i32 array or, of a parameter, the rows that nobody wants.
+// Of a parameter, the rows that nobody wants.
+static berth_value add_no_rows(berth_check_run *run, const berth_check_tensor *tensor,
+                               berth_dtype dtype, int64_t width) {
+    const berth_check_tensor one = {
+        .dtype = dtype, .ndim = 2, .shape = {1, width}
+    };
+    const berth_value_type type = berth_check_type(&one, 0);
+    const berth_value inputs[] = {
+        berth_graph_parameter(run->builder, tensor->name, &type),
+        berth_graph_input(run->builder, "logits_rows"),
+    };
+    const berth_call call = {
+        .size = sizeof call,
+        .name = "select_rows",
+        .inputs = inputs,
+        .input_count = 2,
+    };
+    return berth_graph_op(run->builder, &call);
+}
+
+// No rows of whole numbers: the logits' own, or the ids that a router chooses for no token.
+static berth_value add_no_numbers(berth_check_run *run, const berth_check_tensor *tensor,
+                                  int64_t width) {
+    if (width == 1) {
+        return berth_graph_input(run->builder, "logits_rows");
+    }
+    const berth_value scores = add_no_rows(run, tensor, BERTH_DTYPE_F32, width);
+    const berth_attribute topk = {
+        .size = sizeof topk,
+        .name = "topk",
+        .kind = BERTH_ATTRIBUTE_I64,
+        .i64 = width,
+    };
+    const berth_attribute renormalize = {
+        .size = sizeof renormalize,
+        .name = "renormalize",
+        .kind = BERTH_ATTRIBUTE_BOOL,
+    };
+    const berth_attribute *const attributes[] = {&topk, &renormalize};
+    berth_value chosen[2] = {BERTH_VALUE_NONE, BERTH_VALUE_NONE};
+    const berth_call call = {
+        .size = sizeof call,
+        .name = "topk_softmax",
+        .inputs = &scores,
+        .input_count = 1,
+        .attributes = attributes,
+        .attribute_count = 2,
+        .outputs = chosen,
+        .output_count = 2,
+    };
+    (void)berth_graph_op(run->builder, &call);
+    return chosen[1];
+}
+
 static berth_value add_empty(berth_check_run *run, const berth_check_tensor *tensor) {
     berth_dim dims[BERTH_MAX_DIMS];
     int64_t width = 1;
@@ -116,25 +169,10 @@ static berth_value add_empty(berth_check_run *run, const berth_check_tensor *ten
         dims[i] = is_empty ? BERTH_DIM_SEQUENCES : BERTH_DIM_CONST(tensor->shape[i]);
         width *= is_empty ? 1 : tensor->shape[i];
     }
-    const berth_value rows = berth_graph_input(run->builder, "logits_rows");
-    if (tensor->dtype == BERTH_DTYPE_I32 || tensor->dtype == BERTH_DTYPE_I64) {
-        return berth_graph_reshape(run->builder, rows, dims, tensor->ndim);
-    }
-    const berth_check_tensor one = {
-        .dtype = tensor->dtype,
-        .ndim = 2,
-        .shape = {1, width},
-    };
-    const berth_value_type type = berth_check_type(&one, 0);
-    const berth_value inputs[] = {berth_graph_parameter(run->builder, tensor->name, &type), rows};
-    const berth_call call = {
-        .size = sizeof call,
-        .name = "select_rows",
-        .inputs = inputs,
-        .input_count = 2,
-    };
-    return berth_graph_reshape(run->builder, berth_graph_op(run->builder, &call), dims,
-                               tensor->ndim);
+    const bool is_integer = tensor->dtype == BERTH_DTYPE_I32 || tensor->dtype == BERTH_DTYPE_I64;
+    const berth_value rows = is_integer ? add_no_numbers(run, tensor, width)
+                                        : add_no_rows(run, tensor, tensor->dtype, width);
+    return berth_graph_reshape(run->builder, rows, dims, tensor->ndim);
 }
 
 static berth_value add_operand(berth_check_run *run, const berth_check_tensor *tensor) {

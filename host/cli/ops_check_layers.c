@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/convert.h"
 #include "cli/ops_check_rows.h"
 
 static berth_status set_number(berth_check_case *at, const char *name, int64_t value) {
@@ -44,8 +45,9 @@ static berth_status check_heads(berth_check_case *at, const berth_check_results 
     if (strcmp(at->class_name, "QKVParallelLinear") != 0 || !weight) {
         return BERTH_OK;
     }
+    const int64_t value_size = (int64_t)berth_check_number(at, "v_head_size", (double)size);
     const int64_t heads = results->outputs[0].shape[1] / size;
-    const int64_t kv_heads = (weight->shape[0] / size - heads) / 2;
+    const int64_t kv_heads = (weight->shape[0] - heads * size) / (size + value_size);
     BERTH_TRY(berth_check_derived(at, "num_heads", (double)heads));
     BERTH_TRY(berth_check_derived(at, "num_kv_heads", (double)kv_heads));
     const int64_t replicas = world_of(at).size * kv_heads / total;
@@ -84,15 +86,22 @@ static berth_vocab_part part_of(const berth_check_case *at, berth_world world) {
     return berth_vocabulary_of(whole, world);
 }
 
+static void put(const berth_check_tensor *tensor, int64_t index, double value) {
+    const float number = (float)value;
+    const uint64_t bytes = BERTH_DTYPE_BITS(tensor->dtype) / 8;
+    berth_convert(BERTH_DTYPE_F32, &number, tensor->dtype,
+                  (char *)tensor->data + (uint64_t)index * bytes, 1);
+}
+
 // Rows of adapters hold their id.
 void berth_check_fill_added(berth_check_case *at, const char *name,
                             const berth_check_tensor *weight) {
     const berth_vocab_part part = part_of(at, world_of(at));
     const int64_t width = weight->shape[1];
-    float *rows = (float *)weight->data + part.org_padded.extent * width;
+    const int64_t first = part.org_padded.extent * width;
     for (int64_t i = 0; strcmp(name, "weight") == 0 && i < part.added.extent * width; ++i) {
         const int64_t id = part.added.offset + i / width;
-        rows[i] = (float)id;
+        put(weight, first + i, (double)id);
     }
 }
 
@@ -186,7 +195,8 @@ static berth_status add_ranks(berth_check_case *at) {
         BERTH_TRY(set_number(at, "tp_rank", rank));
         BERTH_TRY(berth_check_execute(at, &part));
         for (int64_t i = 0; i < berth_check_elements(&sum.outputs[0]); ++i) {
-            ((float *)sum.outputs[0].data)[i] += (float)berth_check_at(&part.outputs[0], i);
+            put(&sum.outputs[0], i,
+                berth_check_at(&sum.outputs[0], i) + berth_check_at(&part.outputs[0], i));
         }
     }
     return berth_check_give(at, &sum);
@@ -205,6 +215,11 @@ berth_status berth_check_vocabulary(berth_check_case *at) {
     if (weight && weight->shape[0] > tokens) { // padded already: what a checkpoint would have
         weight->bytes = weight->bytes / (uint64_t)weight->shape[0] * (uint64_t)tokens;
         weight->shape[0] = tokens;
+    }
+    berth_check_tensor *ids = berth_check_input(at, "token_ids");
+    if (ids) { // of any shape: a batch has them in one row
+        ids->shape[0] = berth_check_elements(ids);
+        ids->ndim = 1;
     }
     if (berth_check_find_output(at, "y")) {
         row->outputs[0] = "y";
@@ -225,6 +240,18 @@ berth_status berth_check_head(berth_check_case *at) {
     return set_number(at, "bias", berth_check_input(at, "bias") != NULL);
 }
 
+// A recurrence's state has the type that it has in the case.
+static berth_status set_state_type(berth_check_case *at) {
+    const berth_check_tensor *state = berth_check_input(at, "ssm_state");
+    const berth_attribute made = {
+        .size = sizeof made,
+        .name = "ssm_state_dtype",
+        .kind = BERTH_ATTRIBUTE_STR,
+        .str = state ? berth_dtype_name(state->dtype) : NULL,
+    };
+    return state ? berth_check_set(at, &made) : BERTH_OK;
+}
+
 // state_indices and has_initial_state as a batch says it: in which block a sequence lies, and how
 // long it is with what came before.
 berth_status berth_check_sequences(berth_check_case *at) {
@@ -238,6 +265,7 @@ berth_status berth_check_sequences(berth_check_case *at) {
     if (!table || !lengths) {
         return berth_check_full(at);
     }
+    BERTH_TRY(set_state_type(at));
     if (!slots || !flags) {
         return BERTH_FAIL(CORRUPT, "case '%s' does not name the states of its sequences", at->name);
     }

@@ -20,7 +20,7 @@ static const berth_check_rename class_types[] = {
 // Parameters that say how the class comes to what the operands show.
 static bool is_implied(const char *name, const char *type) {
     static const char *const names[] = {"use_fope", "num_key_value_heads", "fope_sep_head",
-                                        "fope_init_factor"};
+                                        "fope_init_factor", "rope_dim"};
     for (size_t i = 0; i < BERTH_COUNT(names); ++i) {
         if (strcmp(names[i], name) == 0) {
             return true;

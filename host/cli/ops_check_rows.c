@@ -33,7 +33,9 @@ berth_check_row berth_check_row_of(const char *file) {
 
 static const berth_weight_rule *const linear_rules[] = {
     SHARD(".loaded_weight_0", "0"), SHARD(".loaded_weight_1", "1"), SHARD(".loaded_q", "q"),
-    SHARD(".loaded_k", "k"),        SHARD(".loaded_v", "v"),
+    SHARD(".loaded_k", "k"),        SHARD(".loaded_v", "v"),        SHARD(".loaded_weight_2", "2"),
+    SHARD(".loaded_weight_3", "3"), SHARD(".loaded_weight_4", "4"), SHARD(".loaded_weight_5", "5"),
+    SHARD(".loaded_weight_6", "6"), SHARD(".loaded_weight_7", "7"),
 };
 
 const berth_check_row berth_check_rows[] = {
@@ -46,7 +48,7 @@ const berth_check_row berth_check_rows[] = {
         .implied = NAMES(IMPLIED_WIDTH, {"elementwise_affine", "weight", BERTH_CHECK_PRESENT})),
     ROW(.file = "gate_linear", .layer = "GateLinear", .operands = NAMES("x"),
         .attributes =
-            NAMES({"input_size", "input_size"}, {"output_size", "output_size"},
+            NAMES({"input_size", "input_size"}, {"output_size", "output_size"}, {"bias", "bias"},
                   {"force_fp32_compute", "force_fp32_compute"}, {"out_dtype", "out_dtype"})),
     ROW(.file = "gelu_and_mul_sparse", .run = berth_check_sparse),
     ROW(.file = "gemma_rms_norm", .implied = NAMES(IMPLIED_WIDTH)),
@@ -60,8 +62,9 @@ const berth_check_row berth_check_rows[] = {
             NAMES({"input_size", "input_size"}, {"output_size", "output_size"}, {"bias", "bias"},
                   {"hidden_size", "input_size"}, {"output_sizes", "output_sizes"},
                   {"head_size", "head_size"}, {"total_num_heads", "total_num_heads"},
-                  {"total_num_kv_heads", "total_num_kv_heads"}, {"tp_size", "tp_size"},
-                  {"tp_rank", "tp_rank"}),
+                  {"total_num_kv_heads", "total_num_kv_heads"}, {"v_head_size", "v_head_size"},
+                  {"gather_output", "gather_output"}, {"input_is_parallel", "input_is_parallel"},
+                  {"disable_tp", "disable_tp"}, {"tp_size", "tp_size"}, {"tp_rank", "tp_rank"}),
         .run = berth_check_linear),
     ROW(.file = "logits_processor", .layer = "LogitsProcessor", .operands = NAMES("hidden_states"),
         .inputs = NAMES({"lm_head_weight", "weight"}, {"embedding_bias", "bias"}),
@@ -71,24 +74,27 @@ const berth_check_row berth_check_rows[] = {
     ROW(.file = "mamba_mixer", .layer = "MambaMixer", .operands = NAMES("hidden_states"),
         .states = NAMES("conv_state", "ssm_state"),
         .inputs = NAMES({"conv1d_weight", "conv1d.weight"}, {"conv1d_bias", "conv1d.bias"},
-                        {"in_proj_weight", "in_proj.weight"}, {"x_proj_weight", "x_proj.weight"},
+                        {"in_proj_weight", "in_proj.weight"}, {"in_proj_bias", "in_proj.bias"},
+                        {"out_proj_bias", "out_proj.bias"}, {"x_proj_weight", "x_proj.weight"},
                         {"dt_proj_weight", "dt_proj.weight"}, {"dt_proj_bias", "dt_proj.bias"},
                         {"out_proj_weight", "out_proj.weight"},
                         {"dt_layernorm_weight", "dt_layernorm.weight"},
                         {"b_layernorm_weight", "b_layernorm.weight"},
                         {"c_layernorm_weight", "c_layernorm.weight"}),
-        .attributes = NAMES(
-            {"hidden_size", "hidden_size"}, {"ssm_state_size", "ssm_state_size"},
-            {"conv_kernel_size", "conv_kernel_size"}, {"intermediate_size", "intermediate_size"},
-            {"time_step_rank", "time_step_rank"}, {"use_conv_bias", "use_conv_bias"},
-            {"use_bias", "use_bias"}, {"use_rms_norm", "use_rms_norm"},
-            {"rms_norm_eps", "rms_norm_eps"}, {"activation", "activation"}),
+        .attributes =
+            NAMES({"hidden_size", "hidden_size"}, {"ssm_state_size", "ssm_state_size"},
+                  {"conv_kernel_size", "conv_kernel_size"},
+                  {"intermediate_size", "intermediate_size"}, {"time_step_rank", "time_step_rank"},
+                  {"use_conv_bias", "use_conv_bias"}, {"use_bias", "use_bias"},
+                  {"use_rms_norm", "use_rms_norm"}, {"rms_norm_has_weight", "rms_norm_has_weight"},
+                  {"rms_norm_eps", "rms_norm_eps"}, {"activation", "activation"}),
         .prepare = berth_check_sequences),
     ROW(.file = "mamba_mixer2", .layer = "MambaMixer2", .operands = NAMES("hidden_states"),
         .states = NAMES("conv_state", "ssm_state"),
         .inputs = NAMES({"conv1d_weight", "conv1d.weight"}, {"conv1d_bias", "conv1d.bias"},
-                        {"in_proj_weight", "in_proj.weight"},
-                        {"out_proj_weight", "out_proj.weight"}, {"norm_weight", "norm.weight"}),
+                        {"in_proj_weight", "in_proj.weight"}, {"in_proj_bias", "in_proj.bias"},
+                        {"out_proj_bias", "out_proj.bias"}, {"out_proj_weight", "out_proj.weight"},
+                        {"norm_weight", "norm.weight"}),
         .attributes = NAMES(
             {"hidden_size", "hidden_size"}, {"ssm_state_size", "ssm_state_size"},
             {"conv_kernel_size", "conv_kernel_size"}, {"intermediate_size", "intermediate_size"},

@@ -51,20 +51,22 @@ berth_status berth_check_convolution(berth_check_case *at) {
 
 // ---- scales by column ---------------------------------------------------------------------------
 
-// Files hold all scales as [rows, groups]; ours that lie by column are [groups, rows].
+// Files hold all scales as [..., rows, groups]; ours that lie by column are [..., groups, rows].
 static berth_status transpose(berth_check_case *at, berth_check_tensor *scale) {
     float *rows = berth_arena_alloc(at->arena, (size_t)scale->bytes + 1, 64);
-    const int64_t groups = scale->shape[0];
-    const int64_t count = scale->shape[1];
+    const int64_t groups = scale->shape[scale->ndim - 2];
+    const int64_t count = scale->shape[scale->ndim - 1];
     if (!rows) {
         return berth_arena_exhausted(at->arena, "scales");
     }
-    for (int64_t i = 0; i < groups * count; ++i) {
-        rows[i % count * groups + i / count] = ((const float *)scale->data)[i];
+    for (int64_t i = 0; i < berth_check_elements(scale); ++i) {
+        const int64_t first = i / (groups * count) * (groups * count);
+        const int64_t inside = i - first;
+        rows[first + inside % count * groups + inside / count] = ((const float *)scale->data)[i];
     }
     scale->data = rows;
-    scale->shape[0] = count;
-    scale->shape[1] = groups;
+    scale->shape[scale->ndim - 2] = count;
+    scale->shape[scale->ndim - 1] = groups;
     return BERTH_OK;
 }
 

@@ -3,6 +3,7 @@
 // the argument or, byte for byte, from standard input; it goes out byte for byte, too.
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/cli_private.h"
@@ -57,6 +58,21 @@ static berth_status read_ids(berth_str text, berth_token_ids *ids) {
     return BERTH_OK;
 }
 
+// A text byte for byte, or as {"text": …}.
+static void put_out(berth_session *session, berth_str text) {
+    berth_json_writer json;
+    if (!session->config.is_json) {
+        berth_text_add(&session->out, text);
+        return;
+    }
+    berth_json_writer_init(&json, &session->out, 0);
+    berth_json_begin_object(&json);
+    berth_json_put_key(&json, "text");
+    berth_json_put_str(&json, text);
+    berth_json_end_object(&json);
+    berth_session_json_end(session);
+}
+
 static berth_status put_text(berth_session *session, berth_str text) {
     berth_token_ids ids = {0};
     berth_text decoded;
@@ -65,19 +81,52 @@ static berth_status put_text(berth_session *session, berth_str text) {
     if (status == BERTH_OK) {
         status = berth_tokenizer_decode(session->tokenizer, ids.data, ids.count, 0, &decoded);
     }
-    if (status == BERTH_OK && session->config.is_json) {
-        berth_json_writer json;
-        berth_json_writer_init(&json, &session->out, 0);
-        berth_json_begin_object(&json);
-        berth_json_put_key(&json, "text");
-        berth_json_put_str(&json, berth_text_str(&decoded));
-        berth_json_end_object(&json);
-        berth_session_json_end(session);
-    } else {
-        berth_text_add(&session->out, berth_text_str(&decoded));
+    if (status == BERTH_OK) {
+        put_out(session, berth_text_str(&decoded));
     }
     berth_text_deinit(&decoded);
     berth_array_free(&ids);
+    return status;
+}
+
+// What strftime_now sees: the variable `now`, where the document has one, else the clock. Why: a
+// prompt with a date in it can then be made again.
+static berth_status read_clock(const berth_json *variables, int64_t *out_now) {
+    struct tm parts = {.tm_isdst = -1};
+    berth_str text = BERTH_STR("");
+    *out_now = (int64_t)time(NULL);
+    if (berth_json_kind_of(variables) != BERTH_JSON_OBJECT || !berth_json_has(variables, "now")) {
+        return BERTH_OK;
+    }
+    BERTH_TRY(berth_json_get_str(variables, "now", &text));
+    const char *end = strptime(text.data, "%Y-%m-%d %H:%M:%S", &parts);
+    if (!end || *end != '\0') {
+        return berth_json_fail(BERTH_INVALID_ARGUMENT, berth_json_find(variables, "now"),
+                               "'" BERTH_STR_FMT "' is no time such as 2025-07-10 12:00:00",
+                               BERTH_STR_ARG(text));
+    }
+    *out_now = (int64_t)mktime(&parts);
+    return BERTH_OK;
+}
+
+static berth_status render(berth_session *session, const berth_json *variables, berth_text *text) {
+    int64_t now = 0;
+    BERTH_TRY(read_clock(variables, &now));
+    BERTH_TRY(berth_chat_render(session->chat, variables, now, text));
+    return berth_text_finish(text, NULL);
+}
+
+static berth_status put_rendered(berth_session *session, berth_str input) {
+    berth_json *variables = NULL;
+    berth_text text;
+    BERTH_TRY(berth_json_parse(input, "standard input", NULL, &variables));
+    berth_text_init(&text, BERTH_CHAT_TEXT_BYTES);
+    const berth_status status = render(session, variables, &text);
+    if (status == BERTH_OK) {
+        put_out(session, berth_text_str(&text));
+    }
+    berth_text_deinit(&text);
+    berth_json_destroy(variables);
     return status;
 }
 
@@ -89,14 +138,24 @@ static berth_status run(berth_session *session) {
     berth_text_add_cstr(&input, argument ? argument : "");
     berth_status status = argument ? berth_text_finish(&input, NULL) : read_input(&input);
     if (status == BERTH_OK) {
-        status = (session->config.is_ids ? put_text : put_ids)(session, berth_text_str(&input));
+        status = (session->config.is_template ? put_rendered
+                  : session->config.is_ids    ? put_text
+                                              : put_ids)(session, berth_text_str(&input));
     }
     berth_text_deinit(&input);
     return status;
 }
 
 static berth_status prepare(berth_session *session) {
+    const berth_config *config = &session->config;
+    if (config->is_template && (config->is_ids || config->is_special)) {
+        return BERTH_FAIL(INVALID_ARGUMENT, "tokenize: --template goes with neither --ids nor "
+                                            "--special");
+    }
     session->stage = BERTH_STAGE_CHECKPOINT;
+    if (config->is_template) {
+        return berth_chat_open(config->model, &session->chat);
+    }
     return berth_tokenizer_open(session->config.model, &session->tokenizer);
 }
 
@@ -106,7 +165,9 @@ const berth_command berth_command_tokenize = {
     .help = "print the token ids of a text; with --ids the text of ids",
     .details =
         "Without TEXT standard input is read, byte for byte. Ids stand on one line with blanks\n"
-        "between; several of them are one argument. --json prints {ids} or {text}.",
+        "between; several of them are one argument. --json prints {ids} or {text}.\n"
+        "--template reads a JSON object, {messages, tools, add_generation_prompt, …}: what stands\n"
+        "in it are the template's variables. `now` (\"2025-07-10 12:00:00\") is its clock.",
     .bit = BERTH_COMMAND_TOKENIZE,
     .max_arguments = 1,
     .needs = BERTH_STAGE_CONFIG,

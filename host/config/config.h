@@ -73,10 +73,11 @@ struct berth_config {
     const char *golden;
     const char *loss;
     int64_t chunk;
-    bool is_special; // tokenize --special
-    bool is_ids;     // tokenize --ids
-    bool is_static;  // plugins list --static
-    bool is_dot;     // graph --dot
+    bool is_special;  // tokenize --special
+    bool is_ids;      // tokenize --ids
+    bool is_template; // tokenize --template
+    bool is_static;   // plugins list --static
+    bool is_dot;      // graph --dot
     bool is_json;
     int32_t log_level;
 

@@ -3,13 +3,24 @@
 // that are reserved once for the largest step.
 #include "engine/engine_private.h"
 
-enum { TOKEN_IDS, POSITIONS, QUERY_START_LOC, SEQ_LENS, LOGITS_ROWS, BLOCK_TABLE, SLOT_MAPPING };
+enum {
+    TOKEN_IDS,
+    POSITIONS,
+    QUERY_START_LOC,
+    SEQ_LENS,
+    LOGITS_ROWS,
+    BLOCK_TABLE,
+    SLOT_MAPPING,
+    STATE_TABLE,
+    STATE_MAPPING,
+};
 
 static void describe(berth_batch_arrays *arrays, int which, void *data, berth_dtype dtype) {
-    const bool is_table = which == BLOCK_TABLE;
-    arrays->strides[which][0] = is_table ? arrays->table_width : 1;
+    const bool is_table = which == BLOCK_TABLE || which == STATE_TABLE;
+    const int64_t width = which == BLOCK_TABLE ? arrays->table_width : 1;
+    arrays->strides[which][0] = width;
     arrays->strides[which][1] = 1;
-    arrays->shapes[which][1] = arrays->table_width;
+    arrays->shapes[which][1] = width;
     arrays->tensors[which] = (berth_tensor){
         .size = sizeof(berth_tensor),
         .data = data,
@@ -33,6 +44,8 @@ static berth_status reserve(berth_engine *engine) {
     arrays->seq_lens = BERTH_ARENA_ARRAY(engine->arena, int32_t, sequences);
     arrays->block_table =
         BERTH_ARENA_ARRAY(engine->arena, int32_t, sequences * (size_t)arrays->table_width);
+    arrays->state_table = BERTH_ARENA_ARRAY(engine->arena, int32_t, sequences);
+    arrays->state_mapping = BERTH_ARENA_ARRAY(engine->arena, int64_t, tokens);
     arrays->logits_rows = BERTH_ARENA_ARRAY(engine->arena, int32_t, rows);
     arrays->sampling = BERTH_ARENA_ARRAY(engine->arena, const berth_sampling *, rows);
     return arrays->sampling ? BERTH_OK : berth_arena_exhausted(engine->arena, "a batch's arrays");
@@ -50,8 +63,15 @@ berth_status berth_batch_init(berth_engine *engine) {
     describe(arrays, LOGITS_ROWS, arrays->logits_rows, BERTH_DTYPE_I32);
     describe(arrays, BLOCK_TABLE, arrays->block_table, BERTH_DTYPE_I32);
     describe(arrays, SLOT_MAPPING, arrays->slot_mapping, BERTH_DTYPE_I64);
-    arrays->block_tables[0] = &arrays->tensors[BLOCK_TABLE];
-    arrays->slot_mappings[0] = &arrays->tensors[SLOT_MAPPING];
+    describe(arrays, STATE_TABLE, arrays->state_table, BERTH_DTYPE_I32);
+    describe(arrays, STATE_MAPPING, arrays->state_mapping, BERTH_DTYPE_I64);
+    arrays->block_tables[BERTH_GROUP_BLOCKS] = &arrays->tensors[BLOCK_TABLE];
+    arrays->slot_mappings[BERTH_GROUP_BLOCKS] = &arrays->tensors[SLOT_MAPPING];
+    arrays->block_tables[BERTH_GROUP_SLOTS] = &arrays->tensors[STATE_TABLE];
+    arrays->slot_mappings[BERTH_GROUP_SLOTS] = &arrays->tensors[STATE_MAPPING];
+    for (int64_t i = 0; i < engine->max_tokens; ++i) {
+        arrays->state_mapping[i] = -1;
+    }
     arrays->view = (berth_batch_view){
         .size = sizeof(berth_batch_view),
         .token_ids = &arrays->tensors[TOKEN_IDS],
@@ -101,7 +121,11 @@ static void append_blocks(berth_batch_arrays *arrays, const berth_sequence *sequ
 void berth_batch_fill(berth_engine *engine) {
     berth_batch_arrays *arrays = &engine->arrays;
     berth_batch *batch = &arrays->batch;
-    *batch = (berth_batch){.size = sizeof *batch, .host = &arrays->view, .group_count = 1};
+    *batch = (berth_batch){
+        .size = sizeof *batch,
+        .host = &arrays->view,
+        .group_count = engine->slots.num_slots > 0 ? BERTH_GROUP_SLOTS + 1 : BERTH_GROUP_BLOCKS + 1,
+    };
     arrays->query_start_loc[0] = 0;
     for (size_t i = 0; i < engine->running; ++i) {
         berth_sequence *sequence = &engine->sequences.data[i];
@@ -113,6 +137,7 @@ void berth_batch_fill(berth_engine *engine) {
         batch->token_count += sequence->scheduled;
         append_rows(arrays, sequence, batch->token_count);
         append_blocks(arrays, sequence, batch->sequence_count);
+        arrays->state_table[batch->sequence_count] = sequence->slot;
         arrays->seq_lens[batch->sequence_count++] = (int32_t)length;
         arrays->query_start_loc[batch->sequence_count] = (int32_t)batch->token_count;
         batch->max_seq_len = length > batch->max_seq_len ? length : batch->max_seq_len;
@@ -125,5 +150,7 @@ void berth_batch_fill(berth_engine *engine) {
     arrays->shapes[QUERY_START_LOC][0] = batch->sequence_count + 1;
     arrays->shapes[SEQ_LENS][0] = batch->sequence_count;
     arrays->shapes[BLOCK_TABLE][0] = batch->sequence_count;
+    arrays->shapes[STATE_TABLE][0] = batch->sequence_count;
+    arrays->shapes[STATE_MAPPING][0] = batch->token_count;
     arrays->shapes[LOGITS_ROWS][0] = batch->logits_row_count;
 }

@@ -103,6 +103,7 @@ static berth_arena *remove_sequence(berth_engine *engine, berth_sequence *sequen
     const size_t index = (size_t)(sequence - engine->sequences.data);
     berth_arena *arena = berth_sequence_end(sequence);
     berth_pool_return(&engine->pool, sequence);
+    berth_slots_return(&engine->slots, sequence);
     --engine->sequences.count;
     memmove(sequence, sequence + 1, (engine->sequences.count - index) * sizeof *sequence);
     if (index < engine->running) {
@@ -297,6 +298,17 @@ static void collect(berth_engine *engine, const berth_model_output *result) {
     end_finished(engine);
 }
 
+// After a failure nobody knows which layers have taken the step in, and a state cannot take it in
+// twice: such sequences begin again. Keys and values are only written once more.
+static void forget_states(berth_engine *engine) {
+    for (size_t i = 0; i < engine->running; ++i) {
+        berth_sequence *sequence = &engine->sequences.data[i];
+        if (sequence->slot != 0 && sequence->scheduled > 0) {
+            sequence->computed = 0;
+        }
+    }
+}
+
 berth_status berth_engine_step(berth_engine *engine, const berth_output **out_outputs,
                                size_t *out_count) {
     *out_outputs = engine->outputs;
@@ -312,7 +324,11 @@ berth_status berth_engine_step(berth_engine *engine, const berth_output **out_ou
     }
     berth_batch_fill(engine);
     berth_model_output result = {.size = sizeof result};
-    BERTH_TRY(execute(engine, &result));
+    const berth_status status = execute(engine, &result);
+    if (status != BERTH_OK) {
+        forget_states(engine);
+        return status;
+    }
     collect(engine, &result);
     *out_count = engine->output_count;
     return BERTH_OK;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to engine/: requests, the pool of KV blocks, and the flattened batch of a step.
+// Private to engine/: requests, the pools of KV blocks and state slots, and the flattened batch of
+// a step.
 #ifndef BERTH_ENGINE_ENGINE_PRIVATE_H
 #define BERTH_ENGINE_ENGINE_PRIVATE_H
 
@@ -27,6 +28,13 @@ typedef struct berth_block_pool {
     int32_t *tokens; // [num_blocks, block_size], of blocks with a link
     uint64_t last_link;
 } berth_block_pool;
+
+// Slots of what layers keep of a sequence as a whole; slot 0 is the null slot, never handed out.
+typedef struct berth_slot_pool {
+    int32_t *free; // [free_count]
+    int64_t free_count;
+    int64_t num_slots; // 0: the model keeps nothing of the kind, and nobody has a slot
+} berth_slot_pool;
 
 // A stop string, found byte by byte in the text as it comes (Knuth, Morris and Pratt).
 typedef struct berth_stop {
@@ -61,6 +69,7 @@ typedef struct berth_sequence {
     int64_t row_count;
     int32_t *blocks;
     int64_t block_count;
+    int32_t slot;   // of its states, 0: none
     int64_t stored; // so many of its first blocks are in the prefix cache
     uint64_t link;  // of the last of these
     int32_t *stop_ids;
@@ -72,6 +81,9 @@ typedef struct berth_sequence {
     berth_arena *arena; // owned: what the pointers above point to
 } berth_sequence;
 
+// Cache groups of a batch: blocks of tokens, and slots of states.
+enum { BERTH_GROUP_BLOCKS, BERTH_GROUP_SLOTS, BERTH_ENGINE_GROUPS };
+
 // The arrays behind a berth_batch, for the largest step.
 typedef struct berth_batch_arrays {
     int32_t *token_ids;
@@ -81,13 +93,15 @@ typedef struct berth_batch_arrays {
     int32_t *logits_rows;
     int32_t *block_table; // [sequences, table_width]
     int64_t *slot_mapping;
+    int32_t *state_table;   // [sequences, 1]
+    int64_t *state_mapping; // -1: of states nothing is stored by token
     int64_t table_width;
     const berth_sampling **sampling; // per logits row
-    int64_t shapes[7][2];
-    int64_t strides[7][2];
-    berth_tensor tensors[7];
-    const berth_tensor *block_tables[1];
-    const berth_tensor *slot_mappings[1];
+    int64_t shapes[9][2];
+    int64_t strides[9][2];
+    berth_tensor tensors[9];
+    const berth_tensor *block_tables[BERTH_ENGINE_GROUPS];
+    const berth_tensor *slot_mappings[BERTH_ENGINE_GROUPS];
     berth_batch_view view;
     berth_batch batch;
 } berth_batch_arrays;
@@ -102,7 +116,8 @@ struct berth_engine {
     int64_t vocab_size;
     int64_t chunk; // most tokens of one sequence in a step
     berth_block_pool pool;
-    // In order of arrival. The first `running` hold blocks: admission takes the next one,
+    berth_slot_pool slots;
+    // In order of arrival. The first `running` hold blocks and slots: admission takes the next one,
     // preemption gives back the last one.
     berth_array(berth_sequence) sequences;
     size_t running;
@@ -115,7 +130,7 @@ struct berth_engine {
     berth_engine_stats stats;
 };
 
-// Sizes the worker's cache and warms it up: max_model_len, vocab_size and pool are set.
+// Sizes the worker's cache and warms it up: max_model_len, vocab_size, pool and slots are set.
 BERTH_MUST_CHECK berth_status berth_engine_start(berth_engine *engine, const berth_config *config);
 
 // ---- requests -----------------------------------------------------------------------------------
@@ -163,6 +178,14 @@ bool berth_prefix_admit(berth_block_pool *pool, berth_sequence *sequence, int64_
 void berth_prefix_store(berth_block_pool *pool, berth_sequence *sequence);
 // The block is about to hold something else.
 void berth_prefix_forget(berth_block_pool *pool, int32_t block);
+
+// ---- slots --------------------------------------------------------------------------------------
+
+BERTH_MUST_CHECK berth_status berth_slots_init(berth_slot_pool *pool, int64_t num_slots,
+                                               berth_arena *arena);
+bool berth_slots_have(const berth_slot_pool *pool); // one more, or nobody needs any
+void berth_slots_take(berth_slot_pool *pool, berth_sequence *sequence);
+void berth_slots_return(berth_slot_pool *pool, berth_sequence *sequence);
 
 // ---- scheduling and batching --------------------------------------------------------------------
 

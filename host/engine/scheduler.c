@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the next step computes. There are no phases: every sequence's computed count catches up with
 // its token count, first come first served, as far as the budgets of tokens and logits rows and the
-// pool of blocks allow.
+// pools of blocks and slots allow.
 #include <assert.h>
 
 #include "engine/engine_private.h"
@@ -14,6 +14,7 @@ static int64_t smaller(int64_t a, int64_t b) {
 static void preempt_last(berth_engine *engine) {
     berth_sequence *last = &engine->sequences.data[--engine->running];
     berth_pool_return(&engine->pool, last);
+    berth_slots_return(&engine->slots, last);
     last->computed = 0;
     last->scheduled = 0;
     ++engine->stats.preemptions;
@@ -76,6 +77,7 @@ static void admit(berth_engine *engine, berth_sequence *sequence, budget *left) 
     const bool is_covered = berth_pool_cover(&engine->pool, sequence, sequence->computed + tokens);
     assert(is_covered); // all of it fits
     (void)is_covered;
+    berth_slots_take(&engine->slots, sequence);
     engine->stats.cached_tokens += (uint64_t)sequence->computed;
     ++engine->running;
     take(sequence, tokens, left);
@@ -91,7 +93,8 @@ static void admit_waiting(berth_engine *engine, budget *left) {
     while (engine->running < engine->sequences.count &&
            engine->running < (size_t)engine->max_sequences && left->tokens > 0 && left->rows > 0) {
         berth_sequence *sequence = &engine->sequences.data[engine->running];
-        if (!berth_prefix_admit(&engine->pool, sequence, promised)) {
+        if (!berth_slots_have(&engine->slots) ||
+            !berth_prefix_admit(&engine->pool, sequence, promised)) {
             return;
         }
         admit(engine, sequence, left);

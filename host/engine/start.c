@@ -4,29 +4,39 @@
 
 #include "base/log.h"
 
-// What one block costs over all layers, and how many tokens it holds.
+// What the layers' caches cost, and how many tokens a block of them holds.
 typedef struct cache_shape {
-    uint64_t block_bytes;
+    uint64_t block_bytes; // over all layers; 0: none has keys and values
+    uint64_t slot_bytes;  // over all layers; 0: none keeps a state
     int64_t block_size;
-    int64_t group_count;
 } cache_shape;
 
 // A worker may be a plugin's own: what it says is divided by.
 static berth_status check_spec(const berth_kv_cache_spec *spec) {
-    if (spec->group != 0) {
+    const char *layer = spec->layer ? spec->layer : "?";
+    const uint32_t group = spec->is_state ? BERTH_GROUP_SLOTS : BERTH_GROUP_BLOCKS;
+    if (spec->group != group) {
         return BERTH_FAIL(UNSUPPORTED,
-                          "the worker's cache of layer '%s' is in group %u; all caches are in one "
-                          "group, 0",
-                          spec->layer ? spec->layer : "?", (unsigned)spec->group);
+                          "the worker's cache of layer '%s' is in group %u; all caches are in "
+                          "group %d, all states in group %d",
+                          layer, (unsigned)spec->group, BERTH_GROUP_BLOCKS, BERTH_GROUP_SLOTS);
     }
-    if (spec->page_bytes == 0 || spec->block_size < 1) {
+    if (spec->page_bytes == 0 || (!spec->is_state && spec->block_size < 1)) {
         return BERTH_FAIL(INTERNAL,
                           "the worker's cache of layer '%s' has blocks of %lld tokens and %llu "
                           "bytes; get_kv_cache_spec must fill in every spec that it counts",
-                          spec->layer ? spec->layer : "?", (long long)spec->block_size,
-                          (unsigned long long)spec->page_bytes);
+                          layer, (long long)spec->block_size, (unsigned long long)spec->page_bytes);
     }
     return BERTH_OK;
+}
+
+static void add_spec(cache_shape *shape, const berth_kv_cache_spec *spec) {
+    if (spec->is_state) {
+        shape->slot_bytes += spec->page_bytes;
+    } else {
+        shape->block_bytes += spec->page_bytes;
+        shape->block_size = spec->block_size;
+    }
 }
 
 static berth_status read_specs(berth_worker *worker, cache_shape *out) {
@@ -51,9 +61,7 @@ static berth_status read_specs(berth_worker *worker, cache_shape *out) {
     }
     for (uint64_t i = 0; i < specs.count && status == BERTH_OK; ++i) {
         status = check_spec(&specs.data[i]);
-        out->block_bytes += specs.data[i].page_bytes;
-        out->block_size = specs.data[i].block_size;
-        out->group_count = 1;
+        add_spec(out, &specs.data[i]);
     }
     berth_array_free(&pointers);
     berth_array_free(&specs);
@@ -85,39 +93,77 @@ static berth_status choose_blocks(const berth_config *config, const cache_shape 
     return BERTH_OK;
 }
 
+// A slot for every sequence that may run, if the memory has them: half of it where there are
+// blocks, too.
+static berth_status choose_slots(const berth_config *config, const cache_shape *shape,
+                                 uint64_t available, int64_t *out_slots) {
+    const uint64_t share = shape->block_bytes > 0 ? available / 2 : available;
+    const uint64_t fitting = share / shape->slot_bytes;
+    const int64_t useful = config->max_num_seqs + 1; // and the null slot
+    *out_slots = fitting < (uint64_t)useful ? (int64_t)fitting : useful;
+    return *out_slots >= 2
+               ? BERTH_OK
+               : BERTH_FAIL(OUT_OF_MEMORY,
+                            "states of one sequence need 2 slots of %llu bytes, %llu "
+                            "bytes are for them: raise --memory-utilization",
+                            (unsigned long long)shape->slot_bytes, (unsigned long long)share);
+}
+
+// Without keys and values a block is only a number: one of them holds the longest sequence.
+static void count_sequences(const berth_engine *engine, const berth_config *config,
+                            cache_shape *shape, berth_kv_cache_config *out) {
+    shape->block_size = engine->max_model_len;
+    out->num_blocks = config->max_num_seqs + 1;
+}
+
 static berth_status size_cache(const berth_engine *engine, const berth_config *config,
-                               berth_kv_cache_config *out, int64_t *out_block_size) {
-    berth_worker *worker = engine->worker;
-    cache_shape shape = {.block_size = config->block_size};
+                               cache_shape *shape, berth_kv_cache_config *out) {
     uint64_t available = 0;
-    BERTH_TRY(read_specs(worker, &shape));
-    BERTH_TRY(berth_worker_available_memory(worker, &available));
-    *out_block_size = shape.block_size;
-    *out = (berth_kv_cache_config){.size = sizeof *out, .num_blocks = 2};
-    if (shape.group_count == 0) {
-        return BERTH_OK; // a model without attention
+    *out = (berth_kv_cache_config){.size = sizeof *out};
+    BERTH_TRY(read_specs(engine->worker, shape));
+    BERTH_TRY(berth_worker_available_memory(engine->worker, &available));
+    if (shape->slot_bytes > 0) {
+        BERTH_TRY(choose_slots(config, shape, available, &out->state_slots));
+        available -= (uint64_t)out->state_slots * shape->slot_bytes;
+        out->group_count = BERTH_GROUP_SLOTS + 1;
+        BERTH_INFO("engine", "states of %lld sequences, %llu bytes",
+                   (long long)out->state_slots - 1,
+                   (unsigned long long)((uint64_t)out->state_slots * shape->slot_bytes));
     }
-    out->group_count = shape.group_count;
-    BERTH_TRY(choose_blocks(config, &shape, engine->max_model_len, available, &out->num_blocks));
+    if (shape->block_bytes == 0) {
+        count_sequences(engine, config, shape, out);
+        return BERTH_OK;
+    }
+    out->group_count = shape->slot_bytes > 0 ? out->group_count : BERTH_GROUP_BLOCKS + 1;
+    BERTH_TRY(choose_blocks(config, shape, engine->max_model_len, available, &out->num_blocks));
     BERTH_INFO("engine", "KV cache of %lld blocks, %lld tokens, %llu bytes",
-               (long long)out->num_blocks, (long long)(out->num_blocks * shape.block_size),
-               (unsigned long long)((uint64_t)out->num_blocks * shape.block_bytes));
+               (long long)out->num_blocks, (long long)(out->num_blocks * shape->block_size),
+               (unsigned long long)((uint64_t)out->num_blocks * shape->block_bytes));
     return BERTH_OK;
+}
+
+static berth_status create_pools(berth_engine *engine, const berth_config *config,
+                                 const cache_shape *shape, const berth_kv_cache_config *cache) {
+    BERTH_TRY(berth_pool_init(&engine->pool, cache->num_blocks, shape->block_size, engine->arena));
+    if (cache->state_slots > 0) {
+        return berth_slots_init(&engine->slots, cache->state_slots, engine->arena);
+    }
+    // Why not beside states: a prefix's blocks without the state behind them are of no use.
+    return config->enable_prefix_caching && shape->block_bytes > 0
+               ? berth_prefix_init(&engine->pool, engine->arena)
+               : BERTH_OK;
 }
 
 berth_status berth_engine_start(berth_engine *engine, const berth_config *config) {
     berth_worker *worker = engine->worker;
+    cache_shape shape = {.block_size = config->block_size};
     berth_kv_cache_config cache;
-    int64_t block_size = 0;
     berth_model_info model = {.size = sizeof model};
     BERTH_TRY(berth_worker_get_model(worker, &model));
     engine->max_model_len = model.max_model_len;
     engine->vocab_size = model.vocab_size;
-    BERTH_TRY(size_cache(engine, config, &cache, &block_size));
+    BERTH_TRY(size_cache(engine, config, &shape, &cache));
     BERTH_TRY(berth_worker_initialize_cache(worker, &cache));
     BERTH_TRY(berth_worker_warm_up(worker));
-    BERTH_TRY(berth_pool_init(&engine->pool, cache.num_blocks, block_size, engine->arena));
-    return config->enable_prefix_caching && cache.group_count > 0
-               ? berth_prefix_init(&engine->pool, engine->arena)
-               : BERTH_OK;
+    return create_pools(engine, config, &shape, &cache);
 }

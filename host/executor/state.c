@@ -107,11 +107,32 @@ berth_status berth_states_create(berth_plan *plan) {
 
 // ---- KV caches ----------------------------------------------------------------------------------
 
+static const char *layer_of(const berth_plan *plan, const berth_storage *storage) {
+    return plan->graph->values[storage->value].name;
+}
+
+static bool is_slots(const berth_plan *plan, const berth_storage *storage) {
+    return berth_plan_cache(plan, layer_of(plan, storage))->is_state != 0;
+}
+
+// The slots stand in front of what the layer keeps of one sequence.
+static berth_cache_shape slots_shape(const berth_value_type *type, int64_t slots) {
+    berth_cache_shape shape = {.extents = {slots}, .ndim = type->ndim + 1};
+    for (uint32_t i = 0; i < type->ndim; ++i) {
+        shape.extents[i + 1] = type->dims[i].b;
+    }
+    return shape;
+}
+
 static berth_status shape_cache(berth_plan *plan, uint32_t index, int64_t num_blocks) {
     berth_storage *storage = &plan->storages.data[index];
     berth_operand *operand = *home_of(plan, storage->value, storage->space);
     berth_cache_shape shape;
-    BERTH_TRY(berth_backend_shape(plan, storage->binding, storage->input, num_blocks, &shape));
+    if (is_slots(plan, storage)) {
+        shape = slots_shape(&plan->graph->values[storage->value].type, num_blocks);
+    } else {
+        BERTH_TRY(berth_backend_shape(plan, storage->binding, storage->input, num_blocks, &shape));
+    }
     int64_t elements = 1;
     for (uint32_t i = 0; i < shape.ndim; ++i) {
         if (__builtin_mul_overflow(elements, shape.extents[i], &elements) ||
@@ -127,14 +148,26 @@ static berth_status shape_cache(berth_plan *plan, uint32_t index, int64_t num_bl
     return BERTH_OK;
 }
 
-static berth_status create_caches(berth_plan *plan, int64_t num_blocks) {
+static berth_status create_cache(berth_plan *plan, uint32_t index,
+                                 const berth_kv_cache_config *config) {
+    const berth_storage *storage = &plan->storages.data[index];
+    const bool has_slots = is_slots(plan, storage);
+    const int64_t count = has_slots ? config->state_slots : config->num_blocks;
+    const char *layer = layer_of(plan, storage);
+    if (count < 1) {
+        return BERTH_FAIL(INVALID_ARGUMENT, "layer '%s': a cache of %lld %s, at least 1 is needed",
+                          layer, (long long)count, has_slots ? "slots" : "blocks");
+    }
+    BERTH_TRY_NOTE(shape_cache(plan, index, count), "cache of layer '%s'", layer);
+    BERTH_TRY_NOTE(berth_storage_alloc(plan, index), "cache of layer '%s', %lld %s", layer,
+                   (long long)count, has_slots ? "slots" : "blocks");
+    return BERTH_OK;
+}
+
+static berth_status create_caches(berth_plan *plan, const berth_kv_cache_config *config) {
     for (uint32_t i = 0; i < plan->storages.count; ++i) {
         if (plan->storages.data[i].kind == BERTH_STORAGE_CACHE) {
-            BERTH_TRY_NOTE(shape_cache(plan, i, num_blocks), "cache of layer '%s'",
-                           plan->graph->values[plan->storages.data[i].value].name);
-            BERTH_TRY_NOTE(berth_storage_alloc(plan, i), "cache of layer '%s', %lld blocks",
-                           plan->graph->values[plan->storages.data[i].value].name,
-                           (long long)num_blocks);
+            BERTH_TRY(create_cache(plan, i, config));
         }
     }
     return BERTH_OK;
@@ -154,12 +187,8 @@ berth_status berth_plan_set_cache(berth_plan *plan, const berth_kv_cache_config 
     if (!plan->is_ready) {
         return BERTH_FAIL(WRONG_STATE, "the cache comes after berth_plan_ready");
     }
-    if (config->num_blocks < 1) {
-        return BERTH_FAIL(INVALID_ARGUMENT, "a cache of %lld blocks: at least 1 is needed",
-                          (long long)config->num_blocks);
-    }
     free_caches(plan);
-    const berth_status status = create_caches(plan, config->num_blocks);
+    const berth_status status = create_caches(plan, config);
     if (status != BERTH_OK) {
         free_caches(plan);
         return status;

@@ -136,29 +136,54 @@ static void slot_kv_cache(berth_builder *builder, const berth_kv_cache *cache) {
     }
 }
 
+// The layer's states all share its slots: one specification, whose page has all of them.
+static berth_status add_slot(berth_building *building, const berth_layer_state *state,
+                             const berth_value_type *type) {
+    const int64_t elements = berth_type_elements(type, 0, 0);
+    if (berth_graph_has_failed(building->graph) || elements < 0 || elements > INT64_MAX / 16) {
+        return BERTH_FAIL(CORRUPT, "layer '%s': one slot of its state is too large", state->layer);
+    }
+    const uint64_t bytes = berth_dtype_bytes(type->dtype, (uint64_t)elements);
+    const uint32_t *known = berth_map_find(&building->cache_layers, berth_str_from(state->layer));
+    if (known != NULL && building->kv_caches.data[*known].is_state != 0) {
+        building->kv_caches.data[*known].page_bytes += bytes;
+        return BERTH_OK;
+    }
+    if (known != NULL) {
+        return BERTH_FAIL(INTERNAL, "layer '%s' declares a cache and a state", state->layer);
+    }
+    const char *layer = berth_arena_strdup(building->arena, state->layer);
+    if (layer == NULL) {
+        return berth_arena_exhausted(building->arena, "layer names");
+    }
+    BERTH_TRY(berth_map_add(&building->cache_layers, berth_str_from(layer),
+                            (uint32_t)building->kv_caches.count));
+    return berth_array_push(&building->kv_caches, (berth_kv_cache_spec){
+                                                      .size = sizeof(berth_kv_cache_spec),
+                                                      .layer = layer,
+                                                      .dtype = type->dtype,
+                                                      .group = 1,
+                                                      .page_bytes = bytes,
+                                                      .is_state = 1,
+                                                  });
+}
+
 static berth_status add_state(berth_building *building, const berth_layer_state *state) {
     const berth_dtype dtype = berth_dtype_find(berth_str_from(state->dtype));
+    const bool has_slots = building->state_slots > 0; // else the executor puts them in front
     if (state->layer == NULL || state->ndim + 1 > BERTH_MAX_DIMS || !berth_can_convert(dtype)) {
         return BERTH_FAIL(CORRUPT, "layer '%s': no state of %" PRIu64 " dimensions of type '%s'",
                           state->layer == NULL ? "" : state->layer, state->ndim, state->dtype);
     }
-    if (building->state_slots < 1) {
-        return BERTH_FAIL(UNSUPPORTED,
-                          "layer '%s' keeps a state of every sequence, for which the engine has no "
-                          "slots",
-                          state->layer);
+    berth_value_type type = {.size = sizeof type, .dtype = dtype};
+    if (has_slots) {
+        type.dims[type.ndim++] = BERTH_DIM_CONST(building->state_slots);
     }
-    berth_value_type type = {
-        .size = sizeof type,
-        .dtype = dtype,
-        .ndim = (uint32_t)state->ndim + 1,
-        .dims = {BERTH_DIM_CONST(building->state_slots)},
-    };
     for (uint64_t i = 0; i < state->ndim; ++i) {
-        type.dims[i + 1] = BERTH_DIM_CONST(state->shape[i]);
+        type.dims[type.ndim++] = BERTH_DIM_CONST(state->shape[i]);
     }
     berth_graph_state(building->graph, state->layer, state->index, &type);
-    return BERTH_OK;
+    return has_slots ? BERTH_OK : add_slot(building, state, &type);
 }
 
 static void slot_state(berth_builder *builder, const berth_layer_state *state) {
@@ -366,5 +391,6 @@ void berth_building_open(berth_building *building, const berth_json *config) {
         .fail = slot_fail,
         .has_failed = slot_has_failed,
         .state = slot_state,
+        .max_model_len = building->config->max_model_len,
     };
 }

@@ -23,7 +23,7 @@ typedef struct berth_building {
     berth_array(berth_kv_cache_spec) kv_caches;
     berth_map cache_layers; // layer → index into kv_caches
     uint32_t depth;         // layers inside layers
-    int64_t state_slots;    // of states per sequence; 0: there are none
+    int64_t state_slots;    // of states per sequence; 0: as many as the executor is told later
 } berth_building;
 
 // Fills the slots of the face. The other fields are set by the caller, before the first use.

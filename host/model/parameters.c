@@ -10,11 +10,10 @@
 #include "base/convert.h"
 #include "base/map.h"
 #include "base/text.h"
-#include "model/weight_names.h"
+#include "model/pieces.h"
 
 #define MAX_ELEMENTS (INT64_C(1) << 46) // above any weight, and its bytes still fit everywhere
 #define SHOWN        4                  // names listed in a report
-#define TEXT_BYTES   1024
 
 struct berth_parameters {
     berth_arena *arena; // borrowed
@@ -23,48 +22,13 @@ struct berth_parameters {
     berth_dtype activation;
     berth_map by_name; // name or alias → weight
     berth_array(berth_weight *) weights;
-    berth_array(const char *) missing; // names of tensors
+    berth_missing_names missing; // of tensors
 };
 
 // ---- one parameter ------------------------------------------------------------------------------
 
-static void print_shape(berth_text *text, const int64_t *shape, uint64_t ndim) {
-    berth_text_add_char(text, '[');
-    for (uint64_t i = 0; i < ndim; ++i) {
-        berth_text_add_format(text, "%s%" PRId64, i == 0 ? "" : ", ", shape[i]);
-    }
-    berth_text_add_char(text, ']');
-}
-
-static berth_status wrong_shape(const berth_stored_tensor *tensor, const int64_t *wanted,
-                                uint64_t ndim) {
-    berth_text text;
-    berth_text_init(&text, TEXT_BYTES);
-    print_shape(&text, tensor->shape, tensor->ndim);
-    berth_text_add_cstr(&text, ", the model needs ");
-    print_shape(&text, wanted, ndim);
-    const char *shapes = NULL;
-    berth_status status = berth_text_finish(&text, &shapes);
-    if (status == BERTH_OK) {
-        status = BERTH_FAIL(CORRUPT,
-                            "%s: tensor '%s' has the shape %s; config.json and the weights "
-                            "belong to different models",
-                            berth_safetensors_path(tensor->file), tensor->name, shapes);
-    }
-    berth_text_deinit(&text);
-    return status;
-}
-
 static bool is_within(int64_t offset, int64_t extent, int64_t whole) {
     return offset >= 0 && offset <= whole && extent <= whole - offset;
-}
-
-// A shard as the host's own struct, whatever minor of the contract it comes from.
-static berth_shard shard_at(const berth_parameter *declared, uint64_t index) {
-    const berth_shard *given = declared->shards[index];
-    berth_shard own = {.size = sizeof own};
-    memcpy(&own, given, given->size < sizeof own ? given->size : sizeof own);
-    return own;
 }
 
 static berth_status check_shards(const berth_parameter *declared) {
@@ -74,7 +38,7 @@ static berth_status check_shards(const berth_parameter *declared) {
     }
     int64_t covered = 0;
     for (uint64_t i = 0; i < declared->shard_count; ++i) {
-        const berth_shard shard = shard_at(declared, i);
+        const berth_shard shard = berth_shard_at(declared, i);
         if (shard.offset != covered || shard.extent < 1 ||
             shard.extent > declared->shape[dim] - covered) {
             return BERTH_FAIL(INTERNAL, "parameter '%s': shard '%s' does not follow the one before",
@@ -133,153 +97,6 @@ static berth_status check_declaration(const berth_parameter *declared) {
     return declared->shard_count > 0 ? check_shards(declared) : BERTH_OK;
 }
 
-static berth_status check_piece(const berth_parameter *declared,
-                                const struct berth_weight_piece *piece) {
-    const berth_stored_tensor *tensor = piece->tensor;
-    int64_t wanted[BERTH_MAX_DIMS] = {0};
-    bool is_same = tensor->ndim == declared->ndim;
-    for (uint64_t i = 0; i < declared->ndim; ++i) {
-        wanted[i] = i == piece->dim ? piece->stored_extent : declared->shape[i];
-        is_same = is_same && tensor->shape[i] == wanted[i];
-    }
-    if (!is_same) {
-        return wrong_shape(tensor, wanted, declared->ndim);
-    }
-    if (!berth_can_convert(tensor->dtype)) {
-        return BERTH_FAIL(
-            UNSUPPORTED, "%s: tensor '%s' is %s; weights in bf16, f16 and f32 can be loaded",
-            berth_safetensors_path(tensor->file), tensor->name, berth_dtype_name(tensor->dtype));
-    }
-    return BERTH_OK;
-}
-
-static berth_status add_piece(berth_parameters *parameters, const berth_parameter *declared,
-                              uint32_t index, struct berth_weight_piece piece,
-                              berth_weight *weight) {
-    berth_weight_source *source = &parameters->names.sources[index];
-    source->is_used = true;
-    piece.tensor = source->tensor;
-    BERTH_TRY(check_piece(declared, &piece));
-    // Why: the array is the weight's own and has room for every shard.
-    struct berth_weight_piece *pieces = (struct berth_weight_piece *)(uintptr_t)weight->pieces;
-    pieces[weight->piece_count++] = piece;
-    return BERTH_OK;
-}
-
-static berth_status remember_missing(berth_parameters *parameters, const char *name,
-                                     const char *shard) {
-    const char *text = berth_weight_names_stored(&parameters->names, name, shard);
-    return text == NULL ? berth_arena_exhausted(parameters->arena, "weight names")
-                        : berth_array_push(&parameters->missing, text);
-}
-
-// Rows of the checkpoint that all shards come from, before the shard `end`.
-static int64_t stored_rows(const berth_parameter *declared, uint64_t end) {
-    int64_t rows = 0;
-    for (uint64_t i = 0; i < end; ++i) {
-        const berth_shard shard = shard_at(declared, i);
-        rows += shard.stored_extent > 0 ? shard.stored_extent : shard.extent;
-    }
-    return rows;
-}
-
-static struct berth_weight_piece piece_of(const berth_parameter *declared, uint64_t index) {
-    const berth_shard shard = shard_at(declared, index);
-    return (struct berth_weight_piece){
-        .dim = (uint64_t)declared->output_dim,
-        .offset = shard.offset,
-        .extent = shard.extent,
-        .stored_offset = shard.stored_extent > 0 ? shard.stored_offset : 0,
-        .stored_extent = shard.stored_extent > 0 ? shard.stored_extent : shard.extent,
-    };
-}
-
-// The parts of a rank where all shards lie in one tensor, one behind the other.
-static berth_status split_whole(berth_parameters *parameters, const berth_parameter *declared,
-                                uint32_t whole, berth_weight *weight) {
-    for (uint64_t i = 0; i < declared->shard_count; ++i) {
-        struct berth_weight_piece piece = piece_of(declared, i);
-        piece.stored_offset += stored_rows(declared, i);
-        piece.stored_extent = stored_rows(declared, declared->shard_count);
-        BERTH_TRY(add_piece(parameters, declared, whole, piece, weight));
-    }
-    return BERTH_OK;
-}
-
-// The whole of a parameter, or a rank's part of it along one dimension.
-static struct berth_weight_piece whole_piece(const berth_parameter *declared) {
-    const bool is_output = declared->stored_output_extent > 0;
-    const bool is_input = declared->stored_input_extent > 0;
-    struct berth_weight_piece piece = {
-        .dim = is_output  ? (uint64_t)declared->output_dim
-               : is_input ? (uint64_t)declared->input_dim
-                          : 0,
-        .stored_offset = is_output  ? declared->stored_output_offset
-                         : is_input ? declared->stored_input_offset
-                                    : 0,
-    };
-    piece.extent = declared->ndim == 0 ? 1 : declared->shape[piece.dim];
-    piece.stored_extent = is_output  ? declared->stored_output_extent
-                          : is_input ? declared->stored_input_extent
-                                     : piece.extent;
-    int64_t left = piece.stored_extent - piece.stored_offset;
-    if (is_output && declared->stored_output_count > 0 && declared->stored_output_count < left) {
-        left = declared->stored_output_count;
-    }
-    piece.extent = left >= piece.extent ? piece.extent : left > 0 ? left : 0;
-    return piece;
-}
-
-static berth_status fill_shards(berth_parameters *parameters, const berth_parameter *declared,
-                                uint32_t first, berth_weight *weight) {
-    for (uint64_t i = 0; i < declared->shard_count; ++i) {
-        const char *id = declared->shards[i]->id;
-        uint32_t index = BERTH_NO_SOURCE;
-        BERTH_TRY(berth_weight_names_find(&parameters->names, first, id, &index));
-        if (index == BERTH_NO_SOURCE) {
-            BERTH_TRY(remember_missing(parameters, declared->name, id));
-            continue;
-        }
-        BERTH_TRY(add_piece(parameters, declared, index, piece_of(declared, i), weight));
-    }
-    return BERTH_OK;
-}
-
-// A weight that is stored under both of its names is one weight: the second is not left over.
-static void use_all(berth_parameters *parameters, uint32_t first) {
-    for (uint32_t i = first; i != BERTH_NO_SOURCE; i = parameters->names.sources[i].next) {
-        parameters->names.sources[i].is_used = true;
-    }
-}
-
-static bool is_padded(const berth_parameter *declared) {
-    const struct berth_weight_piece piece = whole_piece(declared);
-    return declared->ndim > 0 && piece.extent < declared->shape[piece.dim];
-}
-
-static berth_status fill(berth_parameters *parameters, const berth_parameter *declared,
-                         berth_weight *weight) {
-    uint32_t first = berth_weight_names_first(&parameters->names, declared->name);
-    const uint32_t second = berth_weight_names_first(&parameters->names, declared->alias);
-    if (first == BERTH_NO_SOURCE) {
-        first = second;
-    } else {
-        use_all(parameters, second);
-    }
-    uint32_t whole = BERTH_NO_SOURCE;
-    BERTH_TRY(berth_weight_names_find(&parameters->names, first, NULL, &whole));
-    if (whole != BERTH_NO_SOURCE) {
-        const bool is_split =
-            declared->shard_count > 0 &&
-            stored_rows(declared, declared->shard_count) != declared->shape[declared->output_dim];
-        weight->is_padded = !is_split && is_padded(declared);
-        return is_split ? split_whole(parameters, declared, whole, weight)
-                        : add_piece(parameters, declared, whole, whole_piece(declared), weight);
-    }
-    return declared->shard_count > 0 ? fill_shards(parameters, declared, first, weight)
-                                     : remember_missing(parameters, declared->name, NULL);
-}
-
 // The resident dtype. Matrices stay as stored: widening them would double what a step has to read.
 static berth_dtype resident_dtype(const berth_parameters *parameters,
                                   const berth_parameter *declared, const berth_weight *weight) {
@@ -312,18 +129,17 @@ static void set_type(berth_weight *weight, const berth_parameter *declared, bert
 static berth_status create_weight(berth_parameters *parameters, const berth_parameter *declared,
                                   berth_weight **out_weight) {
     berth_arena *arena = parameters->arena;
-    const size_t room = declared->shard_count > 0 ? declared->shard_count : 1;
     berth_weight *weight = BERTH_ARENA_NEW(arena, berth_weight);
     if (weight == NULL) {
         return berth_arena_exhausted(arena, "weights");
     }
     weight->name = berth_arena_strdup(arena, declared->name);
-    weight->pieces = BERTH_ARENA_ARRAY(arena, struct berth_weight_piece, room);
-    if (weight->name == NULL || weight->pieces == NULL) {
+    if (weight->name == NULL) {
         return berth_arena_exhausted(arena, "weights");
     }
     weight->is_vector = declared->is_vector != 0;
-    BERTH_TRY(fill(parameters, declared, weight));
+    weight->addend = declared->addend;
+    BERTH_TRY(berth_pieces_find(&parameters->names, declared, &parameters->missing, weight));
     set_type(weight, declared, resident_dtype(parameters, declared, weight));
     *out_weight = weight;
     return BERTH_OK;

@@ -8,16 +8,6 @@
 
 #include "model/model.h"
 
-// One tensor of the checkpoint and the part of the weight that it fills.
-struct berth_weight_piece {
-    const berth_stored_tensor *tensor;
-    uint64_t dim;          // the dimension of which this is a part
-    int64_t offset;        // along it
-    int64_t extent;        // 0: nothing of the tensor
-    int64_t stored_offset; // where the part begins in the tensor
-    int64_t stored_extent; // of the whole tensor
-};
-
 typedef struct berth_parameters berth_parameters;
 
 // Everything given outlives the result; weights come from the arena.

@@ -4,12 +4,53 @@
 // and the way back for messages.
 #include "model/weight_names.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-// `name` with the first `from` replaced; NULL when the arena is exhausted.
-static const char *replace(berth_arena *arena, const char *name, const char *from, const char *to) {
-    const char *at = strstr(name, from);
-    return berth_arena_printf(arena, "%.*s%s%s", (int)(at - name), name, to, at + strlen(from));
+#define NAME_BYTES 320 // of a parameter's name, and of one a little longer
+
+// Where a rule's `from` occurs in a name.
+typedef struct occurrence {
+    const char *at; // NULL: nowhere
+    size_t size;
+    int64_t slice; // the number that stands for its "*", −1 without one
+} occurrence;
+
+#define SLICE_DIGITS 9
+
+// Digits at `at`, and the text that must follow them.
+static bool read_slice(const char *at, const char *tail, occurrence *out) {
+    const size_t digits = strspn(at, "0123456789");
+    if (digits == 0 || digits > SLICE_DIGITS || strncmp(at + digits, tail, strlen(tail)) != 0) {
+        return false;
+    }
+    out->slice = strtoll(at, NULL, 10);
+    out->size = (size_t)(at - out->at) + digits + strlen(tail);
+    return true;
+}
+
+static occurrence find_from(const char *name, const char *from) {
+    occurrence out = {.size = strlen(from), .slice = -1};
+    const char *star = strchr(from, '*');
+    if (star == NULL) {
+        out.at = strstr(name, from);
+        return out;
+    }
+    const size_t head = (size_t)(star - from);
+    for (out.at = name; *out.at != '\0'; ++out.at) {
+        if (strncmp(out.at, from, head) == 0 && read_slice(out.at + head, star + 1, &out)) {
+            return out;
+        }
+    }
+    return (occurrence){.slice = -1};
+}
+
+// `name` with `to` in the occurrence's place; NULL when the arena is exhausted.
+static const char *replace(berth_arena *arena, const char *name, occurrence found, const char *to) {
+    return berth_arena_printf(arena, "%.*s%s%s", (int)(found.at - name), name, to,
+                              found.at + found.size);
 }
 
 // Whether two shard ids mean the same; NULL is the whole parameter.
@@ -19,9 +60,11 @@ static bool is_same_shard(const char *a, const char *b) {
 
 static berth_status apply_rules(const berth_weight_names *names, berth_weight_source *source) {
     source->parameter = source->tensor->name;
+    source->slice = -1;
     for (uint64_t i = 0; i < names->model->weight_rule_count; ++i) {
         const berth_weight_rule *rule = names->model->weight_rules[i];
-        if (strstr(source->tensor->name, rule->from) == NULL) {
+        const occurrence found = find_from(source->tensor->name, rule->from);
+        if (found.at == NULL) {
             continue;
         }
         if (rule->to == NULL) {
@@ -29,7 +72,9 @@ static berth_status apply_rules(const berth_weight_names *names, berth_weight_so
             return BERTH_OK;
         }
         source->shard = rule->shard;
-        source->parameter = replace(names->arena, source->tensor->name, rule->from, rule->to);
+        source->slice = found.slice;
+        source->is_transposed = rule->is_transposed != 0;
+        source->parameter = replace(names->arena, source->tensor->name, found, rule->to);
         return source->parameter != NULL ? BERTH_OK
                                          : berth_arena_exhausted(names->arena, "weight names");
     }
@@ -96,10 +141,45 @@ void berth_weight_names_deinit(berth_weight_names *names) {
     berth_map_deinit(&names->by_parameter);
 }
 
-uint32_t berth_weight_names_first(const berth_weight_names *names, const char *parameter) {
+static uint32_t find_first(const berth_weight_names *names, const char *parameter) {
     const uint32_t *found =
         parameter == NULL ? NULL : berth_map_find(&names->by_parameter, berth_str_from(parameter));
     return found == NULL ? BERTH_NO_SOURCE : *found;
+}
+
+// The name as other files of the same model have it; "" where it has no such form.
+static void vary(const char *parameter, int form, char *out, size_t room) {
+    const char *dot = strchr(parameter, '.');
+    const bool has_base = dot != NULL && strchr(dot + 1, '.') != NULL;
+    const bool is_bare = has_base && form == 0;
+    const bool is_inside = has_base && form == 2;
+    (void)snprintf(out, room, "%.*s%s%s", is_inside ? (int)(dot - parameter) : 0, parameter,
+                   is_bare     ? ""
+                   : form == 1 ? "language_model."
+                   : is_inside ? ".language_model"
+                               : "",
+                   is_bare     ? dot + 1
+                   : form == 1 ? parameter
+                   : is_inside ? dot
+                               : "");
+}
+
+uint32_t berth_weight_names_first(const berth_weight_names *names, const char *parameter) {
+    char name[NAME_BYTES];
+    uint32_t found = find_first(names, parameter);
+    for (int form = 0; form < 3 && found == BERTH_NO_SOURCE && parameter != NULL; ++form) {
+        vary(parameter, form, name, sizeof name);
+        found = find_first(names, name);
+    }
+    return found;
+}
+
+berth_status berth_weight_names_same(const berth_weight_names *names, uint32_t one,
+                                     uint32_t other) {
+    const berth_stored_tensor *tensor = names->sources[other].tensor;
+    return BERTH_FAIL(CORRUPT, "%s: the tensors '%s' and '%s' are the same weight",
+                      berth_safetensors_path(tensor->file), names->sources[one].tensor->name,
+                      tensor->name);
 }
 
 berth_status berth_weight_names_find(const berth_weight_names *names, uint32_t first,
@@ -111,22 +191,34 @@ berth_status berth_weight_names_find(const berth_weight_names *names, uint32_t f
             continue;
         }
         if (*out_index != BERTH_NO_SOURCE) {
-            return BERTH_FAIL(CORRUPT, "%s: the tensors '%s' and '%s' are the same weight",
-                              berth_safetensors_path(source->tensor->file),
-                              names->sources[*out_index].tensor->name, source->tensor->name);
+            return berth_weight_names_same(names, *out_index, i);
         }
         *out_index = i;
     }
     return BERTH_OK;
 }
 
+// `from` with the number in place of its "*".
+static const char *with_slice(berth_arena *arena, const char *from, int64_t slice) {
+    const char *star = strchr(from, '*');
+    return star == NULL || slice < 0
+               ? from
+               : berth_arena_printf(arena, "%.*s%" PRId64 "%s", (int)(star - from), from, slice,
+                                    star + 1);
+}
+
 const char *berth_weight_names_stored(const berth_weight_names *names, const char *parameter,
-                                      const char *shard) {
+                                      const char *shard, int64_t slice) {
     for (uint64_t i = 0; i < names->model->weight_rule_count; ++i) {
         const berth_weight_rule *rule = names->model->weight_rules[i];
-        if (rule->to != NULL && is_same_shard(rule->shard, shard) &&
-            strstr(parameter, rule->to) != NULL) {
-            return replace(names->arena, parameter, rule->to, rule->from);
+        const bool has_star = strchr(rule->from, '*') != NULL;
+        if (rule->to == NULL || !is_same_shard(rule->shard, shard) || has_star != (slice >= 0)) {
+            continue;
+        }
+        occurrence found = {.at = strstr(parameter, rule->to), .size = strlen(rule->to)};
+        if (found.at != NULL) {
+            const char *from = with_slice(names->arena, rule->from, slice);
+            return from == NULL ? NULL : replace(names->arena, parameter, found, from);
         }
     }
     return shard == NULL ? parameter

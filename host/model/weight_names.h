@@ -14,7 +14,9 @@ typedef struct berth_weight_source {
     const berth_stored_tensor *tensor;
     const char *parameter;
     const char *shard; // NULL: the whole parameter
+    int64_t slice;     // of the parameter's first dimension; −1: of all of them
     uint32_t next;     // of the same parameter, BERTH_NO_SOURCE: the last
+    bool is_transposed;
     bool is_used;
     bool is_ignored; // by a rule
 } berth_weight_source;
@@ -33,16 +35,21 @@ BERTH_MUST_CHECK berth_status berth_weight_names_init(berth_weight_names *names,
                                                       const berth_model *model, berth_arena *arena);
 void berth_weight_names_deinit(berth_weight_names *names);
 
-// The first source of a parameter; BERTH_NO_SOURCE when there is none or the name is NULL.
+// The first source of a parameter; BERTH_NO_SOURCE when there is none or the name is NULL. Files of
+// a bare model leave out the first word of the name ("model."), those of a model that also sees or
+// hears put its language model under a name of its own.
 uint32_t berth_weight_names_first(const berth_weight_names *names, const char *parameter);
 // The source of a shard (NULL: of the whole) among those from `first` on, BERTH_NO_SOURCE when
 // there is none. CORRUPT when there are two.
 BERTH_MUST_CHECK berth_status berth_weight_names_find(const berth_weight_names *names,
                                                       uint32_t first, const char *shard,
                                                       uint32_t *out_index);
-// The name under which a checkpoint would hold a shard of a parameter. NULL when the arena is
+// CORRUPT: two sources are the same weight.
+BERTH_MUST_CHECK berth_status berth_weight_names_same(const berth_weight_names *names, uint32_t one,
+                                                      uint32_t other);
+// The name under which a checkpoint would hold a part of a parameter. NULL when the arena is
 // exhausted.
 const char *berth_weight_names_stored(const berth_weight_names *names, const char *parameter,
-                                      const char *shard);
+                                      const char *shard, int64_t slice);
 
 #endif

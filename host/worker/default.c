@@ -181,12 +181,19 @@ static berth_status determine_available_memory(berth_worker *worker, uint64_t *o
 static berth_status initialize_from_config(berth_worker *worker,
                                            const berth_kv_cache_config *config) {
     berth_default_worker *base = berth_worker_base(worker);
+    // As many slots as the caller's release of the contract can ask for.
+    const berth_kv_cache_config own = {
+        .size = sizeof own,
+        .num_blocks = config->num_blocks,
+        .group_count = config->group_count,
+        .state_slots = BERTH_HAS(config, state_slots) ? config->state_slots : 0,
+    };
     if (config->num_blocks < 2) {
         return BERTH_FAIL(INVALID_ARGUMENT,
                           "KV cache: %lld blocks, at least 2 are needed: block 0 is the null block",
                           (long long)config->num_blocks);
     }
-    BERTH_TRY(berth_plan_set_cache(base->plan, config));
+    BERTH_TRY(berth_plan_set_cache(base->plan, &own));
     base->num_blocks = config->num_blocks;
     return BERTH_OK;
 }
@@ -204,7 +211,8 @@ static berth_status initialize_cache(berth_worker *worker, int64_t device_blocks
 
 // ---- steps --------------------------------------------------------------------------------------
 
-// A step of one token of one sequence that reads no cache and writes none.
+// A step of one token of one sequence that reads no cache and writes none; the state that it leaves
+// is in the null slot.
 static berth_status execute_dummy_batch(berth_worker *worker) {
     int32_t zero[1] = {0};
     int32_t one[1] = {1};
@@ -225,8 +233,8 @@ static berth_status execute_dummy_batch(berth_worker *worker) {
     const berth_tensor table = ARRAY(block, 2, shape, BERTH_DTYPE_I32);
     const berth_tensor mapping = ARRAY(slot, 1, shape, BERTH_DTYPE_I64);
 #undef ARRAY
-    const berth_tensor *tables[] = {&table};
-    const berth_tensor *mappings[] = {&mapping};
+    const berth_tensor *tables[] = {&table, &table};
+    const berth_tensor *mappings[] = {&mapping, &mapping};
     const berth_batch_view view = {
         .size = sizeof view,
         .token_ids = &token,
@@ -243,7 +251,7 @@ static berth_status execute_dummy_batch(berth_worker *worker) {
         .token_count = 1,
         .sequence_count = 1,
         .logits_row_count = 1,
-        .group_count = 1,
+        .group_count = 2,
         .max_query_len = 1,
         .max_seq_len = 1,
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What paged_attention does with the keys of one split: tile after tile, for all heads and rows of
+// What attention does with the keys of one split: tile after tile, for all heads and rows of
 // a task. A tile is first read through, as it lies: the heads of a position stand side by side, so
 // what one head needs of it is too scattered for the machine to see it coming.
 #ifndef BERTH_KERNELS_CPU_ATTENTION_SPLIT_H
@@ -26,6 +26,9 @@ typedef struct tile {
     const task *at;
     const room *with;
     const softmax *to;
+    const berth_tensor *const *cache; // keys and values
+    const int32_t *blocks;
+    int64_t shift; // from a position to what it is counted from here
     int64_t start;
     berth_span lines;      // that any row sees
     berth_span seen[ROWS]; // by each row of a head
@@ -55,8 +58,8 @@ static inline void prepare_rows(const job *in, const task *at, room *with) {
     for (int64_t head = 0; head < at->heads; ++head) {
         const int64_t end = (head + 1) * at->rows;
         for (int64_t row = head * at->rows; row < end; row += BERTH_TILE_ROWS) {
-            pack_few(in->args->inputs[QUERY], with->query_rows + row,
-                     least(BERTH_TILE_ROWS, end - row), with->queries + row * in->self->width);
+            pack_few(in->query, with->query_rows + row, least(BERTH_TILE_ROWS, end - row),
+                     with->queries + row * in->self->width);
         }
     }
 }
@@ -67,7 +70,8 @@ static inline void find_lines(tile *self, berth_span keys) {
     self->lines.first = keys.first - self->start;
     self->lines.end = least(keys.end - self->start, KEYS);
     for (int64_t row = 0; row < self->at->rows; ++row) {
-        const berth_span seen = seen_from(self->in->self, self->with->positions[row]);
+        const int64_t position = self->with->positions[row] + self->shift;
+        const berth_span seen = seen_from(self->in, self->at, position);
         const berth_span lines = {seen.first - self->start, seen.end - self->start};
         self->seen[row] = overlap(lines, self->lines);
     }
@@ -87,15 +91,12 @@ static inline void find_block(tile *self, const berth_tensor *cache, int64_t blo
 
 // Where the lines are in a cache; those that nobody sees are where a neighbour is.
 static inline void find_rows(tile *self, const berth_tensor *cache) {
-    const attention *of = self->in->self;
-    const int32_t *blocks =
-        berth_row(self->in->batch->block_tables[of->cache_group], self->at->sequence);
     const int64_t size = cache->shape[1];
     const berth_span lines = self->lines;
     for (berth_span some = lines; some.first < lines.end; some.first = some.end) {
         const int64_t key = self->start + some.first;
         some.end = least(lines.end, some.first + size - key % size);
-        find_block(self, cache, blocks[key / size], some);
+        find_block(self, cache, self->blocks[key / size], some);
     }
     for (int64_t line = 0; line < lines.first; ++line) {
         self->rows.at[line] = self->rows.at[lines.first];
@@ -142,7 +143,7 @@ static inline float per_head(const berth_tensor *values, int64_t query_row, floa
 
 static inline void soften_head(const tile *self, int64_t head) {
     const attention *of = self->in->self;
-    const berth_tensor *slopes = self->in->args->inputs[ALIBI_SLOPES];
+    const berth_tensor *slopes = self->in->slopes;
     for (int64_t row = 0; row < self->at->rows; ++row) {
         const int64_t index = head * self->at->rows + row;
         float *scores = self->with->scores + index * KEYS;
@@ -150,7 +151,7 @@ static inline void soften_head(const tile *self, int64_t head) {
             .scale = of->scale,
             .soft_cap = of->soft_cap,
             .slope = per_head(slopes, self->with->query_rows[index], 0),
-            .distance = (float)(self->with->positions[row] - self->start),
+            .distance = (float)(self->with->positions[row] + self->shift - self->start),
         };
         if (self->seen[row].first < self->seen[row].end) {
             adjust(scores, &by);
@@ -160,7 +161,7 @@ static inline void soften_head(const tile *self, int64_t head) {
 }
 
 static inline void score_tile(tile *self) {
-    const berth_tensor *cache = self->in->args->states[KEY_CACHE];
+    const berth_tensor *cache = self->cache[KEYS_OF];
     find_rows(self, cache);
     fetch_rows(self, cache);
     for (int64_t head = 0; head < self->at->heads; ++head) {
@@ -207,7 +208,7 @@ static inline void weigh_head(const tile *self, berth_dtype dtype, int64_t head)
     const int64_t rows = self->at->rows;
     const int64_t stride = self->to->stride;
     for (int64_t column = 0; column < stride; column += WIDE) {
-        const berth_span columns = {column, self->in->self->width};
+        const berth_span columns = {column, self->in->self->value_width};
         const weighing from = {
             .panel = self->with->values,
             .weights = self->with->scores + head * rows * KEYS,
@@ -222,7 +223,7 @@ static inline void weigh_head(const tile *self, berth_dtype dtype, int64_t head)
 }
 
 static inline void weigh_tile(tile *self) {
-    const berth_tensor *cache = self->in->args->states[VALUE_CACHE];
+    const berth_tensor *cache = self->cache[VALUES_OF];
     find_rows(self, cache);
     fetch_rows(self, cache);
     for (int64_t head = 0; head < self->at->heads; ++head) {
@@ -233,15 +234,79 @@ static inline void weigh_tile(tile *self) {
 
 // ---- all of it ----------------------------------------------------------------------------------
 
+static const int32_t only_block = 0;
+
+// The block table of a sequence that lies in a cache of one block.
+static inline berth_tensor only_table(void) {
+    static const int64_t ones[] = {1, 1};
+    return (berth_tensor){
+        .size = sizeof(berth_tensor),
+        .data = (void *)&only_block,
+        .ndim = 2,
+        .dtype = BERTH_DTYPE_I32,
+        .shape = ones,
+        .strides = ones,
+    };
+}
+
+// Rows [rows, heads, width] as a cache of one block.
+static inline berth_tensor as_block(const berth_tensor *rows, int64_t shape[4],
+                                    int64_t strides[4]) {
+    berth_tensor out = *rows;
+    shape[0] = 1;
+    strides[0] = 0;
+    for (int dim = 0; dim < 3; ++dim) {
+        shape[dim + 1] = rows->shape[dim];
+        strides[dim + 1] = rows->strides[dim];
+    }
+    out.ndim = 4;
+    out.shape = shape;
+    out.strides = strides;
+    return out;
+}
+
+static inline void attend_keys(tile *self, berth_span keys) {
+    for (; keys.first < keys.end; keys.first = self->start + KEYS) {
+        find_lines(self, keys);
+        score_tile(self);
+        weigh_tile(self);
+    }
+}
+
+// The keys that stand before the sequence: a cache of one block, from which positions are counted.
+static inline void attend_before(const tile *of) {
+    tile self = *of;
+    task at = *of->at;
+    berth_tensor views[2];
+    int64_t shapes[2][4];
+    int64_t strides[2][4];
+    const berth_tensor *cache[2] = {&views[KEYS_OF], &views[VALUES_OF]};
+    for (int i = 0; i < 2; ++i) {
+        views[i] = as_block(of->in->before[i], shapes[i], strides[i]);
+    }
+    self.cache = cache;
+    self.blocks = &only_block;
+    self.shift = of->in->before[KEYS_OF]->shape[0];
+    self.at = &at;
+    at.length = self.shift; // nobody sees farther here
+    attend_keys(&self, (berth_span){0, self.shift});
+}
+
 static inline void attend_split(const job *in, const task *at, int64_t split, const room *with,
                                 const softmax *to) {
-    tile self = {.in = in, .at = at, .with = with, .to = to};
+    tile self = {
+        .in = in,
+        .at = at,
+        .with = with,
+        .to = to,
+        .cache = in->cache,
+        .blocks = berth_row(in->tables, at->sequence),
+    };
     softmax_begin(to);
-    for (berth_span keys = keys_of_split(in, at, split); keys.first < keys.end;
-         keys.first = self.start + KEYS) {
-        find_lines(&self, keys);
-        score_tile(&self);
-        weigh_tile(&self);
+    if (split == BEFORE) {
+        attend_before(&self);
+    } else {
+        attend_keys(&self, keys_of_split(in, at, split));
     }
 }
 

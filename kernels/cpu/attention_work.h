@@ -1,45 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the work of paged_attention is cut: into tasks of some rows, and the keys that a task's rows
-// see into splits. Where a split begins and ends follows from positions alone.
+// How the work of attention is cut: into tasks of some rows, and the keys that a task's rows see
+// into splits. Where a split begins and ends follows from what a row sees alone.
 #ifndef BERTH_KERNELS_CPU_ATTENTION_WORK_H
 #define BERTH_KERNELS_CPU_ATTENTION_WORK_H
 
 #include <cpu/attention_tile.h>
 #include <cpu/cpu.h>
 
-enum { QUERY, KEY, VALUE, SINKS, ALIBI_SLOPES, SINK_KEY };
-enum { KEY_CACHE, VALUE_CACHE };
+enum { KEYS_OF, VALUES_OF }; // a pair of tensors
 
 #define ROWS        96  // of a task, at most
 #define SPLITS      16  // of a sequence, at most
 #define SPLIT_KEYS  256 // at least
 #define PACKED_ROWS 16  // what packing a tile costs, in rows
 
+#define BEFORE (-1) // the split of the keys that stand before a sequence
+
+// What an op's instance knows of its attention.
 typedef struct attention {
-    const berth_host *host;
     const berth_cpu *cpu;
     float scale;
-    float soft_cap; // 0: none
-    int64_t window; // 0: none
-    int64_t width;  // of a head
-    int64_t stride; // of a row of sums: the width in whole panels
-    int64_t fewest; // rows of a head that are worth packing a tile for
-    int64_t split;  // rows of a task, at most, whose splits may be computed at the same time
-    uint64_t cache_group;
+    float soft_cap;      // 0: none
+    int64_t window;      // 0: none
+    int64_t width;       // of a query and of a key
+    int64_t value_width; // of a value and of a result
+    int64_t stride;      // of a row of sums: the value's width in whole panels
+    int64_t fewest;      // rows of a head that are worth packing a tile for
+    int64_t split;       // rows of a task, at most, whose splits may be computed at the same time
 } attention;
 
-// One forward.
+// One call: what the kernel sets, then what attend (attention_run.h) makes of it.
 typedef struct job {
     const attention *self;
-    const berth_op_args *args;
-    const berth_batch_view *batch;
-    int64_t group;    // query heads of a head of the cache
-    int64_t rows;     // of a head in a task, at most
-    int64_t heads;    // of a task, at most
-    int64_t cost;     // of all tasks
-    int64_t is_split; // splits are computed at the same time
-    char *rooms;      // of part 0
-    char *partials;   // of task 0
+    const berth_tensor *query;     // [tokens, heads, width]
+    const berth_tensor *out;       // [tokens, heads, value_width]
+    const berth_tensor *cache[2];  // [blocks, block_size, kv_heads, width], of one float dtype
+    const berth_tensor *before[2]; // [m, kv_heads, width]: seen before position 0, or NULL
+    const berth_tensor *sinks;     // [heads], or NULL
+    const berth_tensor *slopes;    // [heads] of alibi, or NULL
+    const berth_tensor *tables;    // i32 [sequences, blocks of each]
+    const int32_t *starts;         // [sequences + 1]: row of the first new token of each
+    const int32_t *lengths;        // [sequences]: keys of each
+    int64_t sequences;
+    berth_span tokens;           // rows of the batch that query and out hold
+    const berth_attribute *sees; // per sequence: 0, it sees what comes later; NULL: none does
+    char *memory;                // attention_bytes of them
+    int64_t group;               // query heads of a head of the cache
+    int64_t rows;                // of a head in a task, at most
+    int64_t heads;               // of a task, at most
+    int64_t cost;                // of all tasks
+    int64_t is_split;            // splits are computed at the same time
 } job;
 
 // Heads [head, head + heads) of the cache, some rows of each: row r is query head
@@ -49,9 +59,12 @@ typedef struct task {
     int64_t sequence;
     int64_t head;
     int64_t heads;
-    int64_t first; // row
-    int64_t rows;  // of each head
-    int64_t start; // position of the sequence's first new token
+    int64_t first;  // row
+    int64_t rows;   // of each head
+    int64_t token;  // row of query of the sequence's first new token
+    int64_t start;  // its position
+    int64_t length; // keys of the sequence
+    int64_t ahead;  // later positions that a row sees
 } task;
 
 // ---- what a row sees ----------------------------------------------------------------------------
@@ -67,46 +80,53 @@ static inline int64_t position_of(const job *in, const task *at, int64_t row) {
 
 // Row `row` of query and out, counted over all heads of the task.
 static inline int64_t query_row_of(const job *in, const task *at, int64_t row) {
-    const int32_t *starts = berth_data(in->batch->query_start_loc);
     const int64_t head = at->head + row / at->rows;
     const int64_t index = at->first + row % at->rows;
-    const int64_t token = starts[at->sequence] + index / in->group;
-    return token * in->args->inputs[QUERY]->shape[1] + head * in->group + index % in->group;
+    const int64_t token = at->token + index / in->group;
+    return token * in->query->shape[1] + head * in->group + index % in->group;
 }
 
-static inline berth_span seen_from(const attention *self, int64_t position) {
+static inline berth_span seen_from(const job *in, const task *at, int64_t position) {
+    const int64_t window = in->self->window;
     return (berth_span){
-        .first = self->window > 0 ? greatest(position - self->window + 1, 0) : 0,
-        .end = position + 1,
+        .first = window > 0 ? greatest(position - window + 1, 0) : 0,
+        .end = least(at->length, position + 1 + at->ahead),
     };
 }
 
 // By any row of the task.
 static inline berth_span seen_by_any(const job *in, const task *at) {
     return (berth_span){
-        .first = seen_from(in->self, position_of(in, at, 0)).first,
-        .end = seen_from(in->self, position_of(in, at, at->rows - 1)).end,
+        .first = seen_from(in, at, position_of(in, at, 0)).first,
+        .end = seen_from(in, at, position_of(in, at, at->rows - 1)).end,
     };
 }
 
-// Keys of a split of what a token at that position sees.
-static inline int64_t split_keys(int64_t position) {
+// Keys of a split for a row that sees the keys before `end`.
+static inline int64_t split_keys(int64_t end) {
     int64_t keys = SPLIT_KEYS;
-    while (position >= keys * SPLITS) {
+    while (end > keys * SPLITS) {
         keys *= 2;
     }
     return keys;
 }
 
+static inline int64_t split_keys_of(const job *in, const task *at) {
+    return split_keys(seen_from(in, at, position_of(in, at, 0)).end);
+}
+
 // The splits of the task's rows, which are the same for all.
 static inline berth_span splits_of(const job *in, const task *at) {
-    const int64_t keys = split_keys(position_of(in, at, 0));
+    const int64_t keys = split_keys_of(in, at);
     const berth_span seen = seen_by_any(in, at);
-    return (berth_span){.first = seen.first / keys, .end = pieces(seen.end, keys)};
+    return (berth_span){
+        .first = in->before[KEYS_OF] ? BEFORE : seen.first / keys,
+        .end = pieces(seen.end, keys),
+    };
 }
 
 static inline berth_span keys_of_split(const job *in, const task *at, int64_t split) {
-    const int64_t keys = split_keys(position_of(in, at, 0));
+    const int64_t keys = split_keys_of(in, at);
     const berth_span all = {.first = split * keys, .end = (split + 1) * keys};
     return overlap(all, seen_by_any(in, at));
 }
@@ -114,41 +134,58 @@ static inline berth_span keys_of_split(const job *in, const task *at, int64_t sp
 // ---- tasks --------------------------------------------------------------------------------------
 
 static inline int64_t kv_heads(const job *in) {
-    return in->args->states[KEY_CACHE]->shape[2];
+    return in->cache[KEYS_OF]->shape[2];
+}
+
+// Of the rows of the batch that are at hand.
+static inline berth_span new_tokens(const job *in, int64_t sequence) {
+    const berth_span all = {in->starts[sequence], in->starts[sequence + 1]};
+    return overlap(all, in->tokens);
 }
 
 static inline int64_t new_rows(const job *in, int64_t sequence) {
-    const int32_t *starts = berth_data(in->batch->query_start_loc);
-    return (starts[sequence + 1] - starts[sequence]) * in->group;
+    const berth_span tokens = new_tokens(in, sequence);
+    return (tokens.end - tokens.first) * in->group;
+}
+
+static inline int is_causal(const job *in, int64_t sequence) {
+    if (!in->sees || in->sees->kind == BERTH_ATTRIBUTE_NONE || in->sees->count == 0) {
+        return 1;
+    }
+    return in->sees->i64s[least(sequence, (int64_t)in->sees->count - 1)] != 0;
 }
 
 // The rows from at->first on and the heads from at->head on, as many as may be together.
 static inline void fill_task(const job *in, task *at) {
-    const int32_t length = ((const int32_t *)berth_data(in->batch->seq_lens))[at->sequence];
+    const berth_span tokens = new_tokens(in, at->sequence);
+    const int64_t window = in->self->window;
     const int64_t rows = new_rows(in, at->sequence);
-    at->start = length - rows / in->group;
-    const int64_t position = position_of(in, at, 0);
-    const int64_t alike = (split_keys(position) * SPLITS - at->start) * in->group - at->first;
+    at->length = in->lengths[at->sequence];
+    at->token = tokens.first - in->tokens.first;
+    at->start = at->length - (in->starts[at->sequence + 1] - tokens.first);
+    at->ahead = is_causal(in, at->sequence) ? 0 : window > 0 ? window - 1 : at->length;
+    const int64_t seen = split_keys_of(in, at) * SPLITS;
+    const int64_t alike =
+        seen >= at->length ? rows : (seen - at->ahead - at->start) * in->group - at->first;
     at->rows = least(least(rows - at->first, in->rows), alike);
     at->heads = least(least(kv_heads(in) - at->head, in->heads), greatest(ROWS / at->rows, 1));
 }
 
 // The next task, from a zeroed one with index −1; 0 when there is none left.
 static inline int next_task(const job *in, task *at) {
-    const int64_t sequences = in->args->batch->sequence_count;
     at->head += at->heads;
     if (++at->index == 0 || at->head == kv_heads(in)) {
         at->head = 0;
         at->first += at->rows;
     }
-    while (at->sequence < sequences && at->first == new_rows(in, at->sequence)) {
+    while (at->sequence < in->sequences && at->first == new_rows(in, at->sequence)) {
         at->first = 0;
         ++at->sequence;
     }
-    if (at->sequence < sequences) {
+    if (at->sequence < in->sequences) {
         fill_task(in, at);
     }
-    return at->sequence < sequences;
+    return at->sequence < in->sequences;
 }
 
 static inline int64_t cost_of(const task *at, berth_span keys) {

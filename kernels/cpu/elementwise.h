@@ -20,74 +20,76 @@ BERTH_INLINE berth_vec berth_vec_pick(berth_vec_ints holds, berth_vec a, berth_v
 }
 
 BERTH_INLINE berth_vec berth_vec_at_most(berth_vec a, berth_vec limit) {
-    return berth_vec_pick((berth_vec_ints)(a > limit), limit, a);
+    return berth_vec_min(limit, a);
 }
 
 BERTH_INLINE berth_vec berth_vec_clamp(berth_vec a, berth_vec limit) {
-    return berth_vec_pick((berth_vec_ints)(a < -limit), -limit, berth_vec_at_most(a, limit));
+    return berth_vec_max(-limit, berth_vec_min(limit, a));
 }
 
-BERTH_INLINE berth_vec berth_vec_abs(berth_vec a) {
-    return (berth_vec)((berth_vec_bits)a & 0x7fffffffu);
-}
-
-// The first with the second's sign.
-BERTH_INLINE berth_vec berth_vec_with_sign(berth_vec a, berth_vec sign) {
-    return (berth_vec)(((berth_vec_bits)a & 0x7fffffffu) | ((berth_vec_bits)sign & 0x80000000u));
+// 1 + e^−x: what sigmoids divide by.
+BERTH_INLINE berth_vec berth_vec_sigmoid_base(berth_vec x) {
+    return berth_vec_of(1) + berth_vec_exp2(berth_vec_of(-0x1.715476p+0f) * x);
 }
 
 BERTH_INLINE berth_vec berth_vec_sigmoid(berth_vec x) {
-    return berth_vec_of(1) / (berth_vec_of(1) + berth_vec_exp(-x));
+    return berth_vec_reciprocal(berth_vec_sigmoid_base(x));
 }
 
 BERTH_INLINE berth_vec berth_vec_silu(berth_vec x) {
-    return x / (berth_vec_of(1) + berth_vec_exp(-x));
+    return x * berth_vec_sigmoid(x);
 }
 
-// The polynomial of x with `count` coefficients, the constant one first.
-BERTH_INLINE berth_vec berth_vec_polynomial(const float *coefficients, int count, berth_vec x) {
-    berth_vec sum = berth_vec_of(coefficients[count - 1]);
-    BERTH_UNROLL
-    for (int i = count - 2; i >= 0; --i) {
-        sum = berth_vec_fma(sum, x, berth_vec_of(coefficients[i]));
-    }
-    return sum;
+// A quotient, for who has more to divide by.
+typedef struct berth_vec_ratio {
+    berth_vec over;
+    berth_vec under;
+} berth_vec_ratio;
+
+// tanh within 4 units in the last place: x·p(x²) / q(x²), fitted to the smallest relative error up
+// to 9, beyond which the result is ±1.
+BERTH_INLINE berth_vec_ratio berth_vec_tanh_ratio(berth_vec x) {
+    static const float over[] = {0x1p+0f, 0x1.12076ap-3f, 0x1.ca105ap-9f, 0x1.5987e2p-16f,
+                                 0x1.ca3336p-27f};
+    static const float under[] = {0x1p+0f, 0x1.de58fep-2f, 0x1.a7ea92p-6f, 0x1.58613cp-12f,
+                                  0x1.a11416p-21f};
+    const berth_vec near = berth_vec_clamp(x, berth_vec_of(9));
+    const berth_vec square = near * near;
+    return (berth_vec_ratio){near * berth_vec_polynomial(over, 5, square),
+                             berth_vec_polynomial(under, 5, square)};
 }
 
-// Within 2 units in the last place. Near 0 x + x³·p(x²), interpolated at Chebyshev nodes; elsewhere
-// by e^(−2|x|).
 BERTH_INLINE berth_vec berth_vec_tanh(berth_vec x) {
-    static const float near[] = {-0x1.555556p-2f, 0x1.1110e4p-3f,  -0x1.ba0718p-5f,
-                                 0x1.648e8ep-6f,  -0x1.10bbf4p-7f, 0x1.2977d6p-9f};
-    const berth_vec square = x * x;
-    const berth_vec small = berth_vec_fma(x * square, berth_vec_polynomial(near, 6, square), x);
-    const berth_vec size = berth_vec_abs(x);
-    const berth_vec power = berth_vec_exp(berth_vec_of(-2) * size);
-    const berth_vec large = (berth_vec_of(1) - power) / (berth_vec_of(1) + power);
-    return berth_vec_pick((berth_vec_ints)(size < 0.625f), small, berth_vec_with_sign(large, x));
+    const berth_vec_ratio ratio = berth_vec_tanh_ratio(x);
+    return ratio.over * berth_vec_reciprocal(ratio.under);
 }
 
-// Within 3·2^-24: 1 − e^(−x²)·p(1 / (1 + |x|/2)), p interpolated at Chebyshev nodes. Beyond 4 the
-// result is 1.
-BERTH_INLINE berth_vec berth_vec_erf(berth_vec x) {
-    static const float tail[] = {-0x1.5c1052p-12f, 0x1.268b84p-2f, 0x1.ef291cp-3f,  0x1.a6e930p-2f,
-                                 -0x1.f71ffap-3f,  0x1.7e5a5ep-1f, -0x1.300acep-1f, 0x1.0ef128p-3f,
-                                 0x1.0c692cp-5f,   -0x1.d8e302p-7f};
-    const berth_vec size = berth_vec_at_most(berth_vec_abs(x), berth_vec_of(4));
-    const berth_vec t = berth_vec_of(1) / berth_vec_fma(size, berth_vec_of(0.5f), berth_vec_of(1));
-    const berth_vec rest = berth_vec_polynomial(tail, 10, t) * berth_vec_exp(-size * size);
-    return berth_vec_with_sign(berth_vec_of(1) - rest, x);
+// 1 + erf(x/√2) as 1 + x·p(x²) / q(x²), fitted to the smallest absolute error of the product with
+// x, 2^-24, up to ±5.5; before that it is 0, as erf in float32 makes it.
+BERTH_INLINE berth_vec berth_vec_erf_base(berth_vec x) {
+    static const float over[] = {0x1.988440p-1f,  0x1.1fe0bcp-4f,  0x1.380d58p-7f,
+                                 0x1.7f7340p-12f, 0x1.b63ba6p-17f, 0x1.7da31ap-25f};
+    static const float under[] = {0x1p+0f,        0x1.04dd28p-2f,  0x1.e1a876p-6f,
+                                  0x1.0135f0p-9f, 0x1.49af20p-14f, 0x1.40dca6p-20f};
+    const berth_vec edge = berth_vec_of(5.5f);
+    const berth_vec near = berth_vec_clamp(x, edge);
+    const berth_vec square = near * near;
+    const berth_vec ratio = berth_vec_polynomial(over, 6, square) *
+                            berth_vec_reciprocal(berth_vec_polynomial(under, 6, square));
+    const berth_vec base =
+        berth_vec_min(berth_vec_of(2), berth_vec_fma(near, ratio, berth_vec_of(1)));
+    return berth_vec_pick((berth_vec_ints)(x < -edge), berth_vec_of(0), base);
 }
 
 BERTH_INLINE berth_vec berth_vec_gelu_erf(berth_vec x) {
-    const berth_vec erf = berth_vec_erf(x * berth_vec_of(0.70710678118654752440f));
-    return berth_vec_of(0.5f) * x * (berth_vec_of(1) + erf);
+    return berth_vec_of(0.5f) * x * berth_vec_erf_base(x);
 }
 
+// (1 + tanh(u)) / 2 is sigmoid(2u).
 BERTH_INLINE berth_vec berth_vec_gelu_tanh(berth_vec x) {
-    const berth_vec cube = berth_vec_of(0.044715f) * x * x * x;
-    const berth_vec inner = berth_vec_of(0.79788456080286535588f) * (x + cube);
-    return berth_vec_of(0.5f) * x * (berth_vec_of(1) + berth_vec_tanh(inner));
+    const double slope = 2 * 0.79788456080286535588; // √(8/π)
+    const berth_vec cube = berth_vec_of((float)(slope * 0.044715));
+    return x * berth_vec_sigmoid(x * berth_vec_fma(x * x, cube, berth_vec_of((float)slope)));
 }
 
 // ---- instance -----------------------------------------------------------------------------------
@@ -146,45 +148,95 @@ typedef struct berth_sweep {
     const berth_activation *self;
     const berth_op_args *args;
     int64_t width; // of y
+    int is_past;
 } berth_sweep;
 
+// What a row's loop is compiled for.
+typedef struct berth_sweep_kind {
+    berth_dtype dtype;
+    int is_past; // its full vectors are stored past the caches
+} berth_sweep_kind;
+
+BERTH_INLINE void berth_sweep_store(berth_sweep_kind as, void *y, int64_t first, berth_vec a) {
+    if (as.is_past) {
+        berth_vec_pass_as(y, as.dtype, first, a);
+    } else {
+        berth_vec_store_as(y, as.dtype, first, a);
+    }
+}
+
 BERTH_INLINE void berth_sweep_unary_row(const berth_sweep *in, berth_vec_formula formula,
-                                        berth_dtype dtype, const void *x, void *y) {
-    for (int64_t first = 0; first < in->width; first += BERTH_LANES) {
-        const berth_vec a = berth_vec_load_some(x, dtype, first, in->width);
-        berth_vec_store_some(y, dtype, first, in->width,
-                             formula(in->self, dtype, a, berth_vec_of(0)));
+                                        berth_sweep_kind as, const void *x, void *y) {
+    const berth_activation self = *in->self; // no store changes it, for all that the compiler knows
+    const int64_t width = in->width;
+    int64_t first = 0;
+    for (; first + BERTH_LANES <= width; first += BERTH_LANES) {
+        const berth_vec a = berth_vec_load_as(x, as.dtype, first);
+        berth_sweep_store(as, y, first, formula(&self, as.dtype, a, berth_vec_of(0)));
+    }
+    if (first < width) {
+        const berth_vec a = berth_vec_load_part(x, as.dtype, first, width - first);
+        berth_vec_store_part(y, as.dtype, first, width - first,
+                             formula(&self, as.dtype, a, berth_vec_of(0)));
     }
 }
 
 BERTH_INLINE void berth_sweep_gated_row(const berth_sweep *in, berth_vec_formula formula,
-                                        berth_dtype dtype, const void *x, void *y) {
-    for (int64_t first = 0; first < in->width; first += BERTH_LANES) {
-        const berth_vec a = berth_vec_load_some(x, dtype, first, in->width);
-        const berth_vec b = berth_vec_load_some(x, dtype, in->width + first, 2 * in->width);
-        berth_vec_store_some(y, dtype, first, in->width, formula(in->self, dtype, a, b));
+                                        berth_sweep_kind as, const void *x, void *y) {
+    const berth_activation self = *in->self;
+    const int64_t width = in->width;
+    int64_t first = 0;
+    for (; first + BERTH_LANES <= width; first += BERTH_LANES) {
+        const berth_vec a = berth_vec_load_as(x, as.dtype, first);
+        const berth_vec b = berth_vec_load_as(x, as.dtype, width + first);
+        berth_sweep_store(as, y, first, formula(&self, as.dtype, a, b));
+    }
+    if (first < width) {
+        const berth_vec a = berth_vec_load_part(x, as.dtype, first, width - first);
+        const berth_vec b = berth_vec_load_part(x, as.dtype, width + first, width - first);
+        berth_vec_store_part(y, as.dtype, first, width - first, formula(&self, as.dtype, a, b));
     }
 }
 
-typedef void (*berth_sweep_row)(const berth_sweep *in, berth_vec_formula formula, berth_dtype dtype,
-                                const void *x, void *y);
+typedef void (*berth_sweep_row)(const berth_sweep *in, berth_vec_formula formula,
+                                berth_sweep_kind as, const void *x, void *y);
+
+BERTH_INLINE void berth_sweep_rows(const berth_sweep *in, berth_sweep_row row,
+                                   berth_vec_formula formula, berth_sweep_kind as,
+                                   berth_span rows) {
+    const berth_rows from = berth_rows_of(in->args->inputs[0]);
+    const berth_rows to = berth_rows_of(in->args->outputs[0]);
+    for (int64_t i = rows.first; i < rows.end; ++i) {
+        const void *x = berth_rows_at(&from, i);
+        void *y = berth_rows_at(&to, i);
+        if (as.is_past && berth_vec_can_pass(y, as.dtype)) {
+            row(in, formula, as, x, y);
+        } else {
+            row(in, formula, (berth_sweep_kind){as.dtype, 0}, x, y);
+        }
+    }
+}
+
+BERTH_INLINE void berth_sweep_as(const berth_sweep *in, berth_sweep_row row,
+                                 berth_vec_formula formula, berth_dtype dtype, berth_span rows) {
+    if (in->is_past) {
+        berth_sweep_rows(in, row, formula, (berth_sweep_kind){dtype, 1}, rows);
+        berth_past_end();
+    } else {
+        berth_sweep_rows(in, row, formula, (berth_sweep_kind){dtype, 0}, rows);
+    }
+}
 
 // A part's rows; `row` and `formula` are constants where this is inlined.
 BERTH_INLINE void berth_sweep_part(const berth_sweep *in, berth_sweep_row row,
                                    berth_vec_formula formula, berth_span rows) {
-    const berth_rows from = berth_rows_of(in->args->inputs[0]);
-    const berth_rows to = berth_rows_of(in->args->outputs[0]);
     const berth_dtype dtype = in->args->outputs[0]->dtype;
-    for (int64_t i = rows.first; i < rows.end; ++i) {
-        const void *x = berth_rows_at(&from, i);
-        void *y = berth_rows_at(&to, i);
-        if (dtype == BERTH_DTYPE_F32) {
-            row(in, formula, BERTH_DTYPE_F32, x, y);
-        } else if (dtype == BERTH_DTYPE_BF16) {
-            row(in, formula, BERTH_DTYPE_BF16, x, y);
-        } else {
-            row(in, formula, BERTH_DTYPE_F16, x, y);
-        }
+    if (dtype == BERTH_DTYPE_F32) {
+        berth_sweep_as(in, row, formula, BERTH_DTYPE_F32, rows);
+    } else if (dtype == BERTH_DTYPE_BF16) {
+        berth_sweep_as(in, row, formula, BERTH_DTYPE_BF16, rows);
+    } else {
+        berth_sweep_as(in, row, formula, BERTH_DTYPE_F16, rows);
     }
 }
 
@@ -194,8 +246,15 @@ BERTH_INLINE void berth_sweep_part(const berth_sweep *in, berth_sweep_row row,
 static inline berth_status berth_sweep_run(void *self, const berth_op_args *args,
                                            berth_work_fn part) {
     const berth_tensor *y = args->outputs[0];
-    const berth_sweep in = {.self = self, .args = args, .width = berth_row_length(y)};
-    berth_run(in.self->cpu, part, &in, BERTH_SWEEP_COST * berth_row_count(y) * in.width);
+    const int64_t width = berth_row_length(y);
+    const int64_t elements = berth_row_count(y) * width;
+    const berth_sweep in = {
+        .self = self,
+        .args = args,
+        .width = width,
+        .is_past = berth_is_past(elements, y->dtype),
+    };
+    berth_run(in.self->cpu, part, &in, BERTH_SWEEP_COST * elements);
     return BERTH_OK;
 }
 

@@ -10,27 +10,14 @@ static int64_t id_at(const berth_op_args *args, int64_t token) {
     return berth_integer_at(berth_data(ids), ids->dtype, token);
 }
 
-static void convert_row(const void *from, berth_dtype from_dtype, void *to, berth_dtype to_dtype,
-                        int64_t width) {
-    for (int64_t first = 0; first < width; first += BERTH_LANES) {
-        const berth_vec values = berth_vec_load_some(from, from_dtype, first, width);
-        berth_vec_store_some(to, to_dtype, first, width, values);
-    }
-}
-
 static void copy_part(const void *work, int64_t part, int64_t parts) {
     const berth_op_args *args = work;
     const berth_tensor *weight = args->inputs[WEIGHT];
     const berth_tensor *y = args->outputs[0];
     const berth_span tokens = berth_share(y->shape[0], part, parts);
     for (int64_t token = tokens.first; token < tokens.end; ++token) {
-        const void *from = berth_row(weight, id_at(args, token));
-        void *to = berth_row(y, token);
-        if (weight->dtype == y->dtype) {
-            memcpy(to, from, (size_t)y->shape[1] * BERTH_DTYPE_BITS(y->dtype) / 8);
-        } else {
-            convert_row(from, weight->dtype, to, y->dtype, y->shape[1]);
-        }
+        berth_vec_copy(berth_row(y, token), y->dtype, berth_row(weight, id_at(args, token)),
+                       weight->dtype, y->shape[1]);
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gelu: x/2 · (1 + erf(x/√2)).
+// gelu: x · (1 + erf(x/√2)) / 2, in this order: the largest numbers overflow.
 #include <cpu/elementwise.h>
 
 BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, berth_vec x,
@@ -7,8 +7,7 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
     (void)self;
     (void)dtype;
     (void)unused;
-    const berth_vec erf = berth_vec_erf(x * berth_vec_of(0.70710678118654752440f));
-    return berth_vec_of(0.5f) * (x * (berth_vec_of(1) + erf));
+    return berth_vec_of(0.5f) * (x * berth_vec_erf_base(x));
 }
 
 BERTH_SWEEP(unary, formula)

@@ -27,20 +27,27 @@ BERTH_INLINE float cutoff_of(const void *x, berth_dtype dtype, int64_t width, fl
 
 BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, berth_vec a,
                                berth_vec b) {
-    const berth_vec zero = berth_vec_of(0);
-    const berth_vec kept = berth_vec_pick((berth_vec_ints)(a < zero), zero, a);
+    const berth_vec kept = berth_vec_max(berth_vec_of(0), a);
     const berth_vec gelu = self->flag ? berth_vec_gelu_tanh(kept) : berth_vec_gelu_erf(kept);
     return berth_vec_round_to(dtype, gelu) * b;
 }
 
 BERTH_INLINE void berth_sweep_sparse_row(const berth_sweep *in, berth_vec_formula of,
-                                         berth_dtype dtype, const void *x, void *y) {
-    const berth_vec cutoff = berth_vec_of(cutoff_of(x, dtype, in->width, in->self->numbers[0]));
-    for (int64_t first = 0; first < in->width; first += BERTH_LANES) {
-        const berth_vec a = berth_vec_load_some(x, dtype, first, in->width) - cutoff;
-        const berth_vec b = berth_vec_load_some(x, dtype, in->width + first, 2 * in->width);
-        berth_vec_store_some(y, dtype, first, in->width,
-                             of(in->self, dtype, berth_vec_round_to(dtype, a), b));
+                                         berth_sweep_kind as, const void *x, void *y) {
+    const berth_activation self = *in->self;
+    const int64_t width = in->width;
+    const berth_vec cutoff = berth_vec_of(cutoff_of(x, as.dtype, width, self.numbers[0]));
+    int64_t first = 0;
+    for (; first + BERTH_LANES <= width; first += BERTH_LANES) {
+        const berth_vec a = berth_vec_load_as(x, as.dtype, first) - cutoff;
+        const berth_vec b = berth_vec_load_as(x, as.dtype, width + first);
+        berth_sweep_store(as, y, first, of(&self, as.dtype, berth_vec_round_to(as.dtype, a), b));
+    }
+    if (first < width) {
+        const berth_vec a = berth_vec_load_part(x, as.dtype, first, width - first) - cutoff;
+        const berth_vec b = berth_vec_load_part(x, as.dtype, width + first, width - first);
+        berth_vec_store_part(y, as.dtype, first, width - first,
+                             of(&self, as.dtype, berth_vec_round_to(as.dtype, a), b));
     }
 }
 

@@ -30,6 +30,10 @@ typedef struct job {
 static berth_status supports(const berth_op_site *site, const berth_device *device) {
     (void)device;
     const int64_t *group = berth_site_attribute(site, "group_shape")->i64s;
+    if (berth_site_attribute(site, "column_major_scales")->i64 && site->inputs[0]->ndim != 2) {
+        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED,
+                                 "scales by column are of one matrix here");
+    }
     return !berth_site_attribute(site, "static")->i64 || (group[0] == -1 && group[1] == -1)
                ? BERTH_OK
                : BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED,

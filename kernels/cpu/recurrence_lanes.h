@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of kernels/recurrence.h over vectors.
+// The functions of kernels/recurrence.h over vectors, and states whose channels are the lanes.
 #ifndef BERTH_KERNELS_CPU_RECURRENCE_LANES_H
 #define BERTH_KERNELS_CPU_RECURRENCE_LANES_H
 
+#include <cpu/cpu.h>
 #include <cpu/simd.h>
 
 BERTH_INLINE berth_vec berth_vec_silu(berth_vec x) {
@@ -23,6 +24,31 @@ BERTH_INLINE berth_vec berth_vec_softplus(berth_vec x) {
     sum = berth_vec_fma(sum, square, berth_vec_of(2.0f / 3));
     sum = berth_vec_fma(sum, square, berth_vec_of(2.0f));
     return berth_vec_fma(sum, s, berth_vec_max(x, berth_vec_of(0)));
+}
+
+// The rows of a span, one per channel and at most BERTH_LANES, with the channels as lanes: out[j]
+// has element j of each. Lanes behind the span are zero, and not stored.
+BERTH_INLINE void berth_load_columns(const berth_tensor *from, berth_span span, int64_t length,
+                                     berth_vec *out) {
+    const berth_rows rows = berth_rows_of(from);
+    for (int64_t j = 0; j < length; ++j) {
+        float column[BERTH_LANES] = {0};
+        for (int64_t lane = 0; lane < span.end - span.first; ++lane) {
+            column[lane] = berth_load_at(berth_rows_at(&rows, span.first + lane), from->dtype, j);
+        }
+        out[j] = berth_vec_load(column);
+    }
+}
+
+BERTH_INLINE void berth_store_columns(const berth_tensor *to, berth_span span, int64_t length,
+                                      const berth_vec *columns) {
+    const berth_rows rows = berth_rows_of(to);
+    for (int64_t lane = 0; lane < span.end - span.first; ++lane) {
+        void *row = berth_rows_at(&rows, span.first + lane);
+        for (int64_t j = 0; j < length; ++j) {
+            berth_store_at(row, to->dtype, j, columns[j][lane]);
+        }
+    }
 }
 
 #endif

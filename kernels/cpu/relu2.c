@@ -7,7 +7,7 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
     (void)self;
     (void)dtype;
     (void)unused;
-    const berth_vec positive = berth_vec_pick((berth_vec_ints)(x < 0.0f), berth_vec_of(0), x);
+    const berth_vec positive = berth_vec_max(berth_vec_of(0), x);
     return positive * positive;
 }
 

@@ -19,6 +19,17 @@ typedef struct norm {
     int64_t variance_columns; // 0: all
 } norm;
 
+// Why: the reference rounds to the weight's dtype before the product, which is within the tolerance
+// of x's dtype only where the weight is not narrower.
+static berth_status supports(const berth_op_site *site, const berth_device *device) {
+    (void)device;
+    const berth_value_type *weight = site->inputs[WEIGHT];
+    return !weight || weight->dtype == BERTH_DTYPE_F32 || weight->dtype == site->inputs[X]->dtype
+               ? BERTH_OK
+               : BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED,
+                                   "a 16-bit weight must have the dtype of 'x' here");
+}
+
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     const berth_status status = berth_instance_new(site, sizeof(norm), out_self);
     if (status == BERTH_OK) {
@@ -155,6 +166,7 @@ const berth_op_impl berth_kernel_rms_norm = {
     .dispatch_key = BERTH_DISPATCH_CPU,
     .revision = 1,
     .flags = BERTH_IMPL_IN_PLACE | BERTH_IMPL_DETERMINISTIC,
+    .supports = supports,
     .create = create,
     .forward = forward,
     .destroy = berth_instance_free,

@@ -61,28 +61,10 @@ static berth_status create(const berth_op_site *site, const berth_device *device
     return status;
 }
 
-// Rows of `from` from `row` on, one per channel, with the channels as lanes.
-static void load_columns(const job *in, const lanes *at, const berth_tensor *from, int64_t row,
-                         berth_vec *out) {
-    float columns[MAX_STATES][BERTH_LANES] = {{0}};
-    for (int64_t lane = 0; lane < BERTH_LANES && at->first + lane < in->dim; ++lane) {
-        const void *states = berth_row(from, row + lane);
-        for (int64_t j = 0; j < in->states; ++j) {
-            columns[j][lane] = berth_load_at(states, from->dtype, j);
-        }
-    }
-    for (int64_t j = 0; j < in->states; ++j) {
-        out[j] = berth_vec_load(columns[j]);
-    }
-}
-
-static void store_columns(const job *in, const lanes *at, const berth_tensor *to, int64_t row) {
-    for (int64_t lane = 0; lane < BERTH_LANES && at->first + lane < in->dim; ++lane) {
-        void *states = berth_row(to, row + lane);
-        for (int64_t j = 0; j < in->states; ++j) {
-            berth_store_at(states, to->dtype, j, at->h[j][lane]);
-        }
-    }
+// The rows of these channels, counted from `row`.
+static berth_span rows_of(const job *in, const lanes *at, int64_t row) {
+    const int64_t end = at->first + BERTH_LANES < in->dim ? at->first + BERTH_LANES : in->dim;
+    return (berth_span){.first = row + at->first, .end = row + end};
 }
 
 static berth_vec per_channel(const job *in, const lanes *at, uint64_t input) {
@@ -118,7 +100,7 @@ BERTH_INLINE void walk(const job *in, lanes *at, const berth_sequence *sequence,
 static void run_sequence(const job *in, lanes *at, const berth_sequence *sequence) {
     const berth_tensor *state = in->args->states[0];
     const berth_tensor *y = in->args->outputs[0];
-    const int64_t row = sequence->slot * in->dim + at->first;
+    const berth_span rows = rows_of(in, at, sequence->slot * in->dim);
     for (int64_t token = sequence->first; sequence->slot < 0 && token < sequence->end; ++token) {
         berth_vec_store_some(berth_row(y, token), y->dtype, at->first, in->dim, berth_vec_of(0));
     }
@@ -129,7 +111,7 @@ static void run_sequence(const job *in, lanes *at, const berth_sequence *sequenc
         at->h[j] = berth_vec_of(0);
     }
     if (sequence->has_state) {
-        load_columns(in, at, state, row, at->h);
+        berth_load_columns(state, rows, in->states, at->h);
     }
     if (y->dtype == BERTH_DTYPE_F32) {
         walk(in, at, sequence, BERTH_DTYPE_F32);
@@ -138,7 +120,7 @@ static void run_sequence(const job *in, lanes *at, const berth_sequence *sequenc
     } else {
         walk(in, at, sequence, BERTH_DTYPE_F16);
     }
-    store_columns(in, at, state, row);
+    berth_store_columns(state, rows, in->states, at->h);
 }
 
 static void scan_part(const void *work, int64_t part, int64_t parts) {
@@ -150,7 +132,7 @@ static void scan_part(const void *work, int64_t part, int64_t parts) {
         at.first = block * BERTH_LANES;
         at.skip = per_channel(in, &at, D);
         at.bias = per_channel(in, &at, DELTA_BIAS);
-        load_columns(in, &at, in->args->inputs[A], at.first, at.decay);
+        berth_load_columns(in->args->inputs[A], rows_of(in, &at, 0), in->states, at.decay);
         for (int64_t i = 0; i < in->sequences->count; ++i) {
             const berth_sequence sequence = berth_sequence_at(in->sequences, i);
             run_sequence(in, &at, &sequence);

@@ -27,6 +27,27 @@
 #define BERTH_PREFETCH(address)     __builtin_prefetch((address), 0, 3)
 #define BERTH_PREFETCH_FAR(address) __builtin_prefetch((address), 0, 2)
 
+// What goes with berth_vec: its bits, and as many numbers of other widths.
+#define BERTH_VEC_TYPES                                                                            \
+    typedef uint32_t berth_vec_bits __attribute__((vector_size(BERTH_LANES * 4)));                 \
+    typedef int32_t berth_vec_ints __attribute__((vector_size(BERTH_LANES * 4)));                  \
+    typedef uint16_t berth_vec_halves __attribute__((vector_size(BERTH_LANES * 2)));               \
+    typedef uint8_t berth_vec_bytes __attribute__((vector_size(BERTH_LANES)));
+
+// The words that are not operators, in every set:
+//
+//   min, max        the second where one is NaN
+//   rest            a less the nearest whole number; of infinities 0
+//   scale           a · 2^power, a whole number; subnormal, 0 and infinite where that is right
+//   reciprocal      within 2 units in the last place
+//   widen, narrow   numbers of 16 bits as ones of 32, and their lower halves; narrow_twice: bytes
+//   round_bf16      the upper half of the result is the bf16 that berth_to_bf16 makes
+//   to_f16          as berth_to_f16 does
+//   low, high       the lower, the upper halves of two by turns; even, odd: every second lane of
+//                   two, which takes them apart again
+//   store_past      past the caches, to an address of the vector's own alignment; a part of a
+//                   kernel ends with berth_past_end, which orders these stores before what follows
+
 // ---- what differs -------------------------------------------------------------------------------
 
 // BERTH_TILE_ROWS is the largest number of rows of two vectors whose sums fit in the registers.
@@ -39,6 +60,7 @@
 #define BERTH_TILE_HEIGHTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
 
 typedef __m512 berth_vec;
+BERTH_VEC_TYPES
 
 BERTH_INLINE berth_vec berth_vec_of(float value) {
     return _mm512_set1_ps(value);
@@ -48,16 +70,65 @@ BERTH_INLINE berth_vec berth_vec_max(berth_vec a, berth_vec b) {
     return _mm512_max_ps(a, b);
 }
 
+BERTH_INLINE berth_vec berth_vec_min(berth_vec a, berth_vec b) {
+    return _mm512_min_ps(a, b);
+}
+
 BERTH_INLINE berth_vec berth_vec_fma(berth_vec a, berth_vec b, berth_vec c) {
     return _mm512_fmadd_ps(a, b, c);
+}
+
+BERTH_INLINE berth_vec berth_vec_rest(berth_vec a) {
+    return _mm512_reduce_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+BERTH_INLINE berth_vec berth_vec_scale(berth_vec a, berth_vec power) {
+    return _mm512_scalef_ps(a, power);
+}
+
+// One step of Newton's method. Where it has no value, the estimate is 0 or infinite, and right.
+BERTH_INLINE berth_vec berth_vec_reciprocal(berth_vec a) {
+    const berth_vec estimate = _mm512_rcp14_ps(a);
+    const berth_vec error = _mm512_fnmadd_ps(a, estimate, _mm512_set1_ps(1));
+    const __mmask16 has_value = _mm512_cmp_ps_mask(error, error, _CMP_ORD_Q);
+    return _mm512_mask_fmadd_ps(estimate, has_value, error, estimate);
+}
+
+BERTH_INLINE berth_vec_bits berth_vec_widen(berth_vec_halves a) {
+    return (berth_vec_bits)_mm512_cvtepu16_epi32((__m256i)a);
+}
+
+BERTH_INLINE berth_vec_halves berth_vec_narrow(berth_vec_bits a) {
+    return (berth_vec_halves)_mm512_cvtepi32_epi16((__m512i)a);
+}
+
+BERTH_INLINE berth_vec_bytes berth_vec_narrow_twice(berth_vec_bits a) {
+    return (berth_vec_bytes)_mm512_cvtepi32_epi8((__m512i)a);
+}
+
+BERTH_INLINE berth_vec_bits berth_vec_round_bf16(berth_vec a) {
+    const __m512i bits = (__m512i)a;
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i rounded =
+        _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    const __mmask16 is_nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
+    return (berth_vec_bits)_mm512_mask_or_epi32(rounded, is_nan, bits, _mm512_set1_epi32(0x400000));
+}
+
+BERTH_INLINE void berth_vec_store_past(void *to, berth_vec a) {
+    _mm512_stream_ps(to, a);
+}
+
+BERTH_INLINE void berth_vec_store_halves_past(void *to, berth_vec_halves a) {
+    _mm256_stream_si256(to, (__m256i)a);
 }
 
 BERTH_INLINE berth_vec berth_vec_load_f16(const uint16_t *from) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)from));
 }
 
-BERTH_INLINE void berth_vec_store_f16(uint16_t *to, berth_vec a) {
-    _mm256_storeu_si256((void *)to, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+BERTH_INLINE berth_vec_halves berth_vec_to_f16(berth_vec a) {
+    return (berth_vec_halves)_mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT);
 }
 
 // Why not the intrinsic: all that it is inlined into would have to be compiled for BF16.
@@ -79,6 +150,14 @@ BERTH_INLINE berth_vec berth_vec_high(berth_vec a, berth_vec b) {
                                    31);
 }
 
+BERTH_INLINE berth_vec berth_vec_even(berth_vec a, berth_vec b) {
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+}
+
+BERTH_INLINE berth_vec berth_vec_odd(berth_vec a, berth_vec b) {
+    return __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+}
+
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 
 #include <immintrin.h>
@@ -88,6 +167,7 @@ BERTH_INLINE berth_vec berth_vec_high(berth_vec a, berth_vec b) {
 #define BERTH_TILE_HEIGHTS(X) X(1) X(2) X(3) X(4) X(5) X(6)
 
 typedef __m256 berth_vec;
+BERTH_VEC_TYPES
 
 BERTH_INLINE berth_vec berth_vec_of(float value) {
     return _mm256_set1_ps(value);
@@ -97,16 +177,46 @@ BERTH_INLINE berth_vec berth_vec_max(berth_vec a, berth_vec b) {
     return _mm256_max_ps(a, b);
 }
 
+BERTH_INLINE berth_vec berth_vec_min(berth_vec a, berth_vec b) {
+    return _mm256_min_ps(a, b);
+}
+
 BERTH_INLINE berth_vec berth_vec_fma(berth_vec a, berth_vec b, berth_vec c) {
     return _mm256_fmadd_ps(a, b, c);
+}
+
+BERTH_INLINE berth_vec_bits berth_vec_widen(berth_vec_halves a) {
+    return (berth_vec_bits)_mm256_cvtepu16_epi32((__m128i)a);
+}
+
+BERTH_INLINE berth_vec_halves berth_vec_narrow(berth_vec_bits a) {
+    const __m256i low = _mm256_blend_epi16((__m256i)a, _mm256_setzero_si256(), 0xaa);
+    const __m256i packed = _mm256_packus_epi32(low, low);
+    return (berth_vec_halves)_mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 8));
+}
+
+BERTH_INLINE berth_vec_bytes berth_vec_narrow_twice(berth_vec_bits a) {
+    const __m128i halves = (__m128i)berth_vec_narrow(a & 0xffu);
+    const __m128i packed = _mm_packus_epi16(halves, halves);
+    berth_vec_bytes bytes;
+    memcpy(&bytes, &packed, sizeof bytes);
+    return bytes;
+}
+
+BERTH_INLINE void berth_vec_store_past(void *to, berth_vec a) {
+    _mm256_stream_ps(to, a);
+}
+
+BERTH_INLINE void berth_vec_store_halves_past(void *to, berth_vec_halves a) {
+    _mm_stream_si128(to, (__m128i)a);
 }
 
 BERTH_INLINE berth_vec berth_vec_load_f16(const uint16_t *from) {
     return _mm256_cvtph_ps(_mm_loadu_si128((const void *)from));
 }
 
-BERTH_INLINE void berth_vec_store_f16(uint16_t *to, berth_vec a) {
-    _mm_storeu_si128((void *)to, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+BERTH_INLINE berth_vec_halves berth_vec_to_f16(berth_vec a) {
+    return (berth_vec_halves)_mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT);
 }
 
 BERTH_INLINE berth_vec berth_vec_low(berth_vec a, berth_vec b) {
@@ -117,6 +227,14 @@ BERTH_INLINE berth_vec berth_vec_high(berth_vec a, berth_vec b) {
     return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
 }
 
+BERTH_INLINE berth_vec berth_vec_even(berth_vec a, berth_vec b) {
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+}
+
+BERTH_INLINE berth_vec berth_vec_odd(berth_vec a, berth_vec b) {
+    return __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+}
+
 #else
 
 #define BERTH_LANES           4
@@ -124,6 +242,7 @@ BERTH_INLINE berth_vec berth_vec_high(berth_vec a, berth_vec b) {
 #define BERTH_TILE_HEIGHTS(X) X(1) X(2) X(3) X(4) X(5) X(6)
 
 typedef float berth_vec __attribute__((vector_size(16)));
+BERTH_VEC_TYPES
 
 BERTH_INLINE berth_vec berth_vec_of(float value) {
     return (berth_vec){value, value, value, value};
@@ -136,8 +255,35 @@ BERTH_INLINE berth_vec berth_vec_max(berth_vec a, berth_vec b) {
     return a;
 }
 
+BERTH_INLINE berth_vec berth_vec_min(berth_vec a, berth_vec b) {
+    for (int lane = 0; lane < BERTH_LANES; ++lane) {
+        a[lane] = a[lane] < b[lane] ? a[lane] : b[lane];
+    }
+    return a;
+}
+
 BERTH_INLINE berth_vec berth_vec_fma(berth_vec a, berth_vec b, berth_vec c) {
     return a * b + c;
+}
+
+BERTH_INLINE berth_vec_bits berth_vec_widen(berth_vec_halves a) {
+    return __builtin_convertvector(a, berth_vec_bits);
+}
+
+BERTH_INLINE berth_vec_halves berth_vec_narrow(berth_vec_bits a) {
+    return __builtin_convertvector(a, berth_vec_halves);
+}
+
+BERTH_INLINE berth_vec_bytes berth_vec_narrow_twice(berth_vec_bits a) {
+    return __builtin_convertvector(a, berth_vec_bytes);
+}
+
+BERTH_INLINE void berth_vec_store_past(void *to, berth_vec a) {
+    memcpy(to, &a, sizeof a);
+}
+
+BERTH_INLINE void berth_vec_store_halves_past(void *to, berth_vec_halves a) {
+    memcpy(to, &a, sizeof a);
 }
 
 BERTH_INLINE berth_vec berth_vec_load_f16(const uint16_t *from) {
@@ -145,10 +291,12 @@ BERTH_INLINE berth_vec berth_vec_load_f16(const uint16_t *from) {
                        berth_from_f16(from[3])};
 }
 
-BERTH_INLINE void berth_vec_store_f16(uint16_t *to, berth_vec a) {
+BERTH_INLINE berth_vec_halves berth_vec_to_f16(berth_vec a) {
+    berth_vec_halves halves;
     for (int lane = 0; lane < BERTH_LANES; ++lane) {
-        to[lane] = berth_to_f16(a[lane]);
+        halves[lane] = berth_to_f16(a[lane]);
     }
+    return halves;
 }
 
 BERTH_INLINE berth_vec berth_vec_low(berth_vec a, berth_vec b) {
@@ -159,9 +307,48 @@ BERTH_INLINE berth_vec berth_vec_high(berth_vec a, berth_vec b) {
     return __builtin_shufflevector(a, b, 2, 6, 3, 7);
 }
 
+BERTH_INLINE berth_vec berth_vec_even(berth_vec a, berth_vec b) {
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6);
+}
+
+BERTH_INLINE berth_vec berth_vec_odd(berth_vec a, berth_vec b) {
+    return __builtin_shufflevector(a, b, 1, 3, 5, 7);
+}
+
 #endif
 
 #if BERTH_LANES < 16
+BERTH_INLINE berth_vec berth_vec_rest(berth_vec a) {
+    const berth_vec far = berth_vec_of(0x1p20f);
+    const berth_vec magic = berth_vec_of(0x1.8p+23f); // the sum's last place is a 1
+    const berth_vec near = berth_vec_max(-far, berth_vec_min(far, a));
+    return near - ((near + magic) - magic);
+}
+
+// In two factors, so that each is a normal number for subnormal results too.
+BERTH_INLINE berth_vec berth_vec_scale(berth_vec a, berth_vec power) {
+    const berth_vec magic = berth_vec_of(0x1.8p+23f);
+    const berth_vec some =
+        berth_vec_max(berth_vec_of(-252), berth_vec_min(berth_vec_of(254), power));
+    const berth_vec_ints n =
+        (berth_vec_ints)((berth_vec_bits)(some + magic) - (berth_vec_bits)magic);
+    const berth_vec_ints half = n >> 1;
+    const berth_vec first = (berth_vec)((berth_vec_bits)(half + 127) << 23);
+    const berth_vec second = (berth_vec)((berth_vec_bits)(n - half + 127) << 23);
+    return a * first * second;
+}
+
+BERTH_INLINE berth_vec berth_vec_reciprocal(berth_vec a) {
+    return berth_vec_of(1) / a;
+}
+
+BERTH_INLINE berth_vec_bits berth_vec_round_bf16(berth_vec a) {
+    const berth_vec_bits bits = (berth_vec_bits)a;
+    const berth_vec_bits is_nan = (berth_vec_bits)(a != a);
+    const berth_vec_bits rounded = bits + 0x7fffu + (bits >> 16 & 1u);
+    return (rounded & ~is_nan) | ((bits | 0x400000u) & is_nan);
+}
+
 // sum += first · first + second · second of each pair of bf16. Only where berth_vec_has_dot holds.
 #define berth_vec_dot(sum, a, b) ((void)(a), (void)(b), (sum))
 #define berth_vec_has_dot()      0
@@ -171,9 +358,11 @@ BERTH_INLINE berth_vec berth_vec_high(berth_vec a, berth_vec b) {
 #if defined(__x86_64__)
 #define BERTH_MACHINE_HAS(feature) (__builtin_cpu_supports(feature) != 0)
 #define BERTH_PAUSE()              __builtin_ia32_pause()
+#define berth_past_end()           __builtin_ia32_sfence()
 #else
 #define BERTH_MACHINE_HAS(feature) 0
 #define BERTH_PAUSE()              ((void)0)
+#define berth_past_end()           ((void)0)
 #endif
 #define BERTH_MACHINE_HAS_AVX2 (BERTH_MACHINE_HAS("avx2") && BERTH_MACHINE_HAS("fma"))
 #define BERTH_MACHINE_HAS_AVX512                                                                   \

@@ -10,11 +10,14 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
     (void)dtype;
     const berth_vec beta = berth_vec_of(self->numbers[BETA]);
     const berth_vec linear = berth_vec_of(self->numbers[LINEAR_BETA]);
-    berth_vec u = b;
+    const berth_vec_ratio gate = berth_vec_tanh_ratio(a / beta);
+    berth_vec over = beta * gate.over;
+    berth_vec under = gate.under * berth_vec_sigmoid_base(a);
     if (self->numbers[LINEAR_BETA] > 0) {
-        u = linear * berth_vec_tanh(b / linear);
+        const berth_vec_ratio u = berth_vec_tanh_ratio(b / linear);
+        return over * linear * u.over * berth_vec_reciprocal(under * u.under);
     }
-    return beta * berth_vec_tanh(a / beta) * berth_vec_sigmoid(a) * u;
+    return over * berth_vec_reciprocal(under) * b;
 }
 
 BERTH_SWEEP(gated, formula)

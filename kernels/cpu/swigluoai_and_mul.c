@@ -13,26 +13,32 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
     return (berth_vec_clamp(b, limit) + berth_vec_of(1)) * glu;
 }
 
-// Lane i of the result is lane 2i + `odd` of the two vectors one after the other.
-BERTH_INLINE berth_vec every_second(berth_vec a, berth_vec b, int odd) {
-    berth_vec taken = a;
-    BERTH_UNROLL
-    for (int lane = 0; lane < BERTH_LANES / 2; ++lane) {
-        taken[lane] = a[2 * lane + odd];
-        taken[lane + BERTH_LANES / 2] = b[2 * lane + odd];
+// The next BERTH_LANES pairs.
+BERTH_INLINE berth_vec of_pairs(const berth_activation *self, berth_vec_formula of,
+                                berth_dtype dtype, const void *pairs) {
+    if (dtype == BERTH_DTYPE_BF16) {
+        return of(self, dtype, berth_vec_first(pairs), berth_vec_second(pairs));
     }
-    return taken;
+    const berth_vec low = berth_vec_load_as(pairs, dtype, 0);
+    const berth_vec high = berth_vec_load_as(pairs, dtype, BERTH_LANES);
+    return of(self, dtype, berth_vec_even(low, high), berth_vec_odd(low, high));
 }
 
 BERTH_INLINE void berth_sweep_paired_row(const berth_sweep *in, berth_vec_formula of,
-                                         berth_dtype dtype, const void *x, void *y) {
-    for (int64_t first = 0; first < in->width; first += BERTH_LANES) {
-        const berth_vec low = berth_vec_load_some(x, dtype, 2 * first, 2 * in->width);
-        const berth_vec high =
-            berth_vec_load_some(x, dtype, 2 * first + BERTH_LANES, 2 * in->width);
-        berth_vec_store_some(
-            y, dtype, first, in->width,
-            of(in->self, dtype, every_second(low, high, 0), every_second(low, high, 1)));
+                                         berth_sweep_kind as, const void *x, void *y) {
+    const berth_activation self = *in->self;
+    const int64_t width = in->width;
+    const int64_t bytes = 2 * (BERTH_DTYPE_BITS(as.dtype) / 8);
+    int64_t first = 0;
+    for (; first + BERTH_LANES <= width; first += BERTH_LANES) {
+        const void *pairs = (const char *)x + first * bytes;
+        berth_sweep_store(as, y, first, of_pairs(&self, of, as.dtype, pairs));
+    }
+    if (first < width) {
+        float pairs[2 * BERTH_LANES] = {0};
+        memcpy(pairs, (const char *)x + first * bytes, (size_t)((width - first) * bytes));
+        berth_vec_store_part(y, as.dtype, first, width - first,
+                             of_pairs(&self, of, as.dtype, pairs));
     }
 }
 

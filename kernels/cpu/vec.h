@@ -6,10 +6,6 @@
 
 #include <cpu/simd.h>
 
-typedef uint32_t berth_vec_bits __attribute__((vector_size(BERTH_LANES * 4)));
-typedef int32_t berth_vec_ints __attribute__((vector_size(BERTH_LANES * 4)));
-typedef uint16_t berth_vec_halves __attribute__((vector_size(BERTH_LANES * 2)));
-
 BERTH_INLINE berth_vec berth_vec_load(const void *from) {
     berth_vec a;
     memcpy(&a, from, sizeof a);
@@ -30,18 +26,11 @@ BERTH_INLINE berth_vec berth_vec_of_bits(const void *from) {
 BERTH_INLINE berth_vec berth_vec_load_bf16(const uint16_t *from) {
     berth_vec_halves halves;
     memcpy(&halves, from, sizeof halves);
-    return (berth_vec)(__builtin_convertvector(halves, berth_vec_bits) << 16);
+    return (berth_vec)(berth_vec_widen(halves) << 16);
 }
 
-// Rounds as berth_to_bf16 does.
-BERTH_INLINE void berth_vec_store_bf16(uint16_t *to, berth_vec a) {
-    const berth_vec_bits bits = (berth_vec_bits)a;
-    const berth_vec_bits is_nan = (berth_vec_bits)((bits & 0x7fffffffu) > 0x7f800000u);
-    const berth_vec_bits rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-    const berth_vec_bits quiet = bits >> 16 | 0x40u;
-    const berth_vec_bits kept = (rounded & ~is_nan) | (quiet & is_nan);
-    const berth_vec_halves halves = __builtin_convertvector(kept, berth_vec_halves);
-    memcpy(to, &halves, sizeof halves);
+BERTH_INLINE berth_vec_halves berth_vec_to_bf16(berth_vec a) {
+    return berth_vec_narrow(berth_vec_round_bf16(a) >> 16);
 }
 
 // Of BERTH_LANES pairs of bf16: the first of each, and the second.
@@ -104,13 +93,17 @@ BERTH_INLINE berth_vec berth_vec_load_as(const void *row, berth_dtype dtype, int
                                        : berth_vec_load_f16((const uint16_t *)row + first);
 }
 
+// Of one of the two dtypes of 16 bits.
+BERTH_INLINE berth_vec_halves berth_vec_to_halves(berth_dtype dtype, berth_vec a) {
+    return dtype == BERTH_DTYPE_BF16 ? berth_vec_to_bf16(a) : berth_vec_to_f16(a);
+}
+
 BERTH_INLINE void berth_vec_store_as(void *row, berth_dtype dtype, int64_t first, berth_vec a) {
     if (dtype == BERTH_DTYPE_F32) {
         berth_vec_store((float *)row + first, a);
-    } else if (dtype == BERTH_DTYPE_BF16) {
-        berth_vec_store_bf16((uint16_t *)row + first, a);
     } else {
-        berth_vec_store_f16((uint16_t *)row + first, a);
+        const berth_vec_halves halves = berth_vec_to_halves(dtype, a);
+        memcpy((uint16_t *)row + first, &halves, sizeof halves);
     }
 }
 
@@ -148,46 +141,88 @@ BERTH_INLINE void berth_vec_store_some(void *row, berth_dtype dtype, int64_t fir
     }
 }
 
+// A row's elements in another float dtype, or the same.
+BERTH_INLINE void berth_vec_copy(void *to, berth_dtype to_dtype, const void *from,
+                                 berth_dtype from_dtype, int64_t count) {
+    if (to_dtype == from_dtype) {
+        memmove(to, from, (size_t)count * BERTH_DTYPE_BITS(to_dtype) / 8);
+        return;
+    }
+    for (int64_t first = 0; first < count; first += BERTH_LANES) {
+        berth_vec_store_some(to, to_dtype, first, count,
+                             berth_vec_load_some(from, from_dtype, first, count));
+    }
+}
+
 // The value that a store of that dtype would keep.
 BERTH_INLINE berth_vec berth_vec_round_to(berth_dtype dtype, berth_vec a) {
-    uint16_t halves[BERTH_LANES];
     if (dtype == BERTH_DTYPE_BF16) {
-        berth_vec_store_bf16(halves, a);
-        return berth_vec_load_bf16(halves);
+        return (berth_vec)(berth_vec_round_bf16(a) & 0xffff0000u);
     }
     if (dtype == BERTH_DTYPE_F16) {
-        berth_vec_store_f16(halves, a);
-        return berth_vec_load_f16(halves);
+        const berth_vec_halves halves = berth_vec_to_f16(a);
+        return berth_vec_load_f16((const uint16_t *)&halves);
     }
     return a;
 }
 
+// ---- stores that go past the caches -------------------------------------------------------------
+
+// Bytes of a call's outputs from which on nobody finds them in a cache of his own later: then a
+// line that is written need not be read first, which is a third of a copy's traffic.
+#define BERTH_PAST_BYTES (1 << 20)
+
+// Whether the outputs of a call are so many.
+static inline int berth_is_past(int64_t elements, berth_dtype dtype) {
+    return elements * (BERTH_DTYPE_BITS(dtype) / 8) >= BERTH_PAST_BYTES;
+}
+
+// Whether the full vectors of a row may be stored past the caches.
+static inline int berth_vec_can_pass(const void *row, berth_dtype dtype) {
+    return (uintptr_t)row % (BERTH_LANES * (BERTH_DTYPE_BITS(dtype) / 8)) == 0;
+}
+
+// As berth_vec_store_as, of a row that berth_vec_can_pass.
+BERTH_INLINE void berth_vec_pass_as(void *row, berth_dtype dtype, int64_t first, berth_vec a) {
+    if (dtype == BERTH_DTYPE_F32) {
+        berth_vec_store_past((float *)row + first, a);
+    } else {
+        berth_vec_store_halves_past((uint16_t *)row + first, berth_vec_to_halves(dtype, a));
+    }
+}
+
+// ---- powers -------------------------------------------------------------------------------------
+
+// The polynomial of x with `count` coefficients, the constant one first.
+BERTH_INLINE berth_vec berth_vec_polynomial(const float *coefficients, int count, berth_vec x) {
+    berth_vec sum = berth_vec_of(coefficients[count - 1]);
+    BERTH_UNROLL
+    for (int i = count - 2; i >= 0; --i) {
+        sum = berth_vec_fma(sum, x, berth_vec_of(coefficients[i]));
+    }
+    return sum;
+}
+
+// 2^x within 3 units in the last place; subnormal results, infinities and NaN as exp2f gives them.
+BERTH_INLINE berth_vec berth_vec_exp2(berth_vec x) {
+    static const float near[] = {0x1p+0f,        0x1.62e42ap-1f, 0x1.ebf9bcp-3f,
+                                 0x1.c6b752p-5f, 0x1.3cea88p-7f, 0x1.5bba0ap-10f};
+    const berth_vec rest = berth_vec_rest(x);
+    return berth_vec_scale(berth_vec_polynomial(near, 6, rest), x - rest);
+}
+
 // e^x within 2 units in the last place; subnormal results, infinities and NaN as expf gives them.
 BERTH_INLINE berth_vec berth_vec_exp(berth_vec x) {
-    // x = n·ln 2 + r with |r| ≤ ln 2 / 2; adding 1.5·2^23 rounds to the integer n in the low bits.
-    const berth_vec magic = berth_vec_of(0x1.8p+23f);
-    const berth_vec shifted = berth_vec_fma(x, berth_vec_of(0x1.715476p+0f), magic);
-    const berth_vec_ints n = (berth_vec_ints)((berth_vec_bits)shifted - (berth_vec_bits)magic);
-    const berth_vec whole = shifted - magic;
-    // ln 2 in two parts: the product with the first is exact.
-    berth_vec r = berth_vec_fma(whole, berth_vec_of(-0x1.62e4p-1f), x);
+    static const float near[] = {1.0f,      1.0f,       0.5f,       1.0f / 6,
+                                 1.0f / 24, 1.0f / 120, 1.0f / 720, 1.0f / 5040};
+    const berth_vec far = berth_vec_of(128); // there the result is 0 or infinite
+    const berth_vec some = berth_vec_max(-far, berth_vec_min(far, x));
+    const berth_vec whole_and_rest = some * berth_vec_of(0x1.715476p+0f);
+    const berth_vec whole = whole_and_rest - berth_vec_rest(whole_and_rest);
+    // x = n·ln 2 + r with |r| ≤ ln 2 / 2, ln 2 in two parts: the product with the first is exact.
+    berth_vec r = berth_vec_fma(whole, berth_vec_of(-0x1.62e4p-1f), some);
     r = berth_vec_fma(whole, berth_vec_of(-0x1.7f7d1cp-20f), r);
-    berth_vec sum = berth_vec_of(1.0f / 5040);
-    sum = berth_vec_fma(sum, r, berth_vec_of(1.0f / 720));
-    sum = berth_vec_fma(sum, r, berth_vec_of(1.0f / 120));
-    sum = berth_vec_fma(sum, r, berth_vec_of(1.0f / 24));
-    sum = berth_vec_fma(sum, r, berth_vec_of(1.0f / 6));
-    sum = berth_vec_fma(sum, r, berth_vec_of(0.5f));
-    sum = berth_vec_fma(sum, r, berth_vec_of(1.0f));
-    sum = berth_vec_fma(sum, r, berth_vec_of(1.0f));
-    // 2^n in two factors, so that each is a normal number for subnormal results too.
-    const berth_vec_ints half = n >> 1;
-    const berth_vec first = (berth_vec)((berth_vec_bits)(half + 127) << 23);
-    const berth_vec second = (berth_vec)((berth_vec_bits)(n - half + 127) << 23);
-    const berth_vec_bits value = (berth_vec_bits)(sum * first * second);
-    const berth_vec_bits is_small = (berth_vec_bits)(x < -104.0f);
-    const berth_vec_bits is_large = (berth_vec_bits)(x > 89.0f);
-    return (berth_vec)((value & ~is_small & ~is_large) | (is_large & 0x7f800000u));
+    return berth_vec_scale(berth_vec_polynomial(near, 8, r), whole);
 }
 
 #endif

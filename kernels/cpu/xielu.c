@@ -6,12 +6,15 @@
 enum { X, ALPHA_P, ALPHA_N, BETA, EPS };
 enum { AP, AN, B, E };
 
-// e^x − 1 for x ≤ 0: near 0 x + x²·p(x), interpolated at Chebyshev nodes.
+// e^x − 1 for x ≤ 0, as 2^n·(2^r − 1) + (2^n − 1), with n = 0 near 0.
 BERTH_INLINE berth_vec expm1_of(berth_vec x) {
-    static const float near[] = {0x1.000000p-1f, 0x1.555552p-3f,  0x1.555432p-5f,
-                                 0x1.10e9f6p-7f, 0x1.674caap-10f, 0x1.59a184p-13f};
-    const berth_vec small = berth_vec_fma(x * x, berth_vec_polynomial(near, 6, x), x);
-    return berth_vec_pick((berth_vec_ints)(x < -0.5f), berth_vec_exp(x) - berth_vec_of(1), small);
+    static const float near[] = {0x1.62e42ap-1f, 0x1.ebf9bcp-3f, 0x1.c6b752p-5f, 0x1.3cea88p-7f,
+                                 0x1.5bba0ap-10f};
+    const berth_vec power = berth_vec_of(0x1.715476p+0f) * x;
+    const berth_vec rest = berth_vec_rest(power);
+    const berth_vec one = berth_vec_of(1);
+    const berth_vec whole = berth_vec_scale(one, power - rest);
+    return berth_vec_fma(whole, rest * berth_vec_polynomial(near, 5, rest), whole - one);
 }
 
 BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, berth_vec x,

@@ -61,13 +61,10 @@ static berth_status reference(void *self, const berth_op_args *args) {
     const int is_silu = site->attributes[ACTIVATION]->str[0] != 0;
     BERTH_RULE_TRY(BERTH_STATE_CHECK(site->host, "causal_conv1d_update", state, x->shape[1],
                                      berth_row_length(args->inputs[WEIGHT]) - 1));
+    BERTH_RULE_TRY(
+        berth_slots_check(site->host, "causal_conv1d_update", slots, x->shape[0], state->shape[0]));
     for (int64_t row = 0; row < x->shape[0]; ++row) {
-        const int64_t slot = slots ? berth_integer_at(berth_data(slots), slots->dtype, row) : row;
-        if (slot >= state->shape[0]) {
-            return BERTH_PLUGIN_FAIL(site->host, BERTH_INVALID_ARGUMENT,
-                                     "causal_conv1d_update: row %lld has state slot %lld of %lld",
-                                     (long long)row, (long long)slot, (long long)state->shape[0]);
-        }
+        const int64_t slot = berth_slot_at(slots, row);
         for (int64_t i = 0; i < x->shape[1]; ++i) {
             float value = 0;
             if (slot >= 0) {

@@ -11,7 +11,7 @@
 //
 // `group_shape` [r, c]: rows and columns that share a scale, −1 for all. [−1, −1] per tensor, [1,
 // −1] per token, [1, c] per group; with `static` also [−1, 1] per channel and blocks.
-// `column_major_scales`: the scales of groups are [groups, rows], so that those of a group lie
+// `column_major_scales`: the scales of groups are [..., groups, rows], so that those of a group lie
 // together. `use_ue8m0`: scales of groups are powers of two. `tma_aligned_scales` changes nothing.
 //
 // Rounding: vLLM's QuantFP8.forward_native. A scale is amax / 448, at least 1 / (448 · 512); groups
@@ -118,10 +118,12 @@ static berth_status infer_groups(const berth_op_site *site, berth_value_type *ou
     const uint32_t last = out->ndim - 1;
     out->dims[last] = BERTH_DIM_CONST((out->dims[last].b + size - 1) / size);
     if (site->attributes[COLUMN_MAJOR_SCALES]->i64) {
-        BERTH_RULE_TRY(berth_rule_rank(site, X, 2));
-        const berth_dim groups = out->dims[1];
-        out->dims[1] = out->dims[0];
-        out->dims[0] = groups;
+        if (last < 1) {
+            return BERTH_RULE_FAIL(site, X, "must have at least 2 dimensions, has 1");
+        }
+        const berth_dim groups = out->dims[last];
+        out->dims[last] = out->dims[last - 1];
+        out->dims[last - 1] = groups;
     }
     return BERTH_OK;
 }
@@ -195,6 +197,18 @@ static void quantise(const berth_op_args *args, int64_t row, int64_t first, int6
     }
 }
 
+// Where the scale of a group of a row is; by column a matrix [groups, rows] for every [rows, k] of
+// x.
+static float *scale_of(const berth_op_site *site, const berth_tensor *scales, int64_t row,
+                       int64_t group) {
+    if (!site->attributes[COLUMN_MAJOR_SCALES]->i64) {
+        return (float *)berth_row(scales, row) + group;
+    }
+    const int64_t rows = berth_row_length(scales);
+    const int64_t groups = scales->shape[scales->ndim - 2];
+    return (float *)berth_row(scales, row / rows * groups + group) + row % rows;
+}
+
 static void quantise_groups(const berth_op_site *site, const berth_op_args *args) {
     const berth_tensor *x = args->inputs[X];
     const berth_tensor *scales = args->outputs[SCALE_OUT];
@@ -207,11 +221,7 @@ static void quantise_groups(const berth_op_site *site, const berth_op_args *args
             if (site->attributes[USE_UE8M0]->i64) {
                 scale = berth_f8_power_of_two(scale);
             }
-            const int64_t group = first / size;
-            float *to = site->attributes[COLUMN_MAJOR_SCALES]->i64
-                            ? (float *)berth_row(scales, group) + row
-                            : (float *)berth_row(scales, row) + group;
-            *to = scale;
+            *scale_of(site, scales, row, first / size) = scale;
             uint8_t *q = berth_row(args->outputs[Q], row);
             for (int64_t i = first; i < end; ++i) {
                 q[i] = berth_to_f8(berth_load_at(berth_row(x, row), x->dtype, i) / scale);

@@ -136,12 +136,13 @@ static int is_given(const berth_op_site *site, uint64_t attribute) {
     return site->attributes[attribute]->kind != BERTH_ATTRIBUTE_NONE;
 }
 
-// A number that the type may have: finite and above 0.
+// A number that the type may have: finite and above 0; an mscale of 0 is none.
 static berth_status check_number(const berth_op_site *site, uint64_t attribute) {
     const uint64_t kind = site->attributes[attribute]->kind;
     const double value = berth_rope_number(site, site->op->attributes[attribute]->name, 1);
     const int is_number = kind == BERTH_ATTRIBUTE_I64 || kind == BERTH_ATTRIBUTE_F64;
-    return !is_number || (value > 0 && isfinite(value))
+    const int may_be_zero = attribute == MSCALE || attribute == MSCALE_ALL_DIM;
+    return !is_number || ((value > 0 || (value == 0 && may_be_zero)) && isfinite(value))
                ? BERTH_OK
                : BERTH_RULE_ATTRIBUTE(site, attribute, "must be finite and above 0, is %g", value);
 }

@@ -153,15 +153,10 @@ static berth_status reference(void *self, const berth_op_args *args) {
     }
     const int64_t channels = here.heads * here.dim;
     BERTH_RULE_TRY(check_state(site, args));
+    BERTH_RULE_TRY(berth_slots_check(site->host, "selective_state_update", slots, x->shape[0],
+                                     state->shape[0]));
     for (here.row = 0; here.row < x->shape[0]; ++here.row) {
-        const int64_t slot =
-            slots ? berth_integer_at(berth_data(slots), slots->dtype, here.row) : here.row;
-        if (slot >= state->shape[0]) {
-            return BERTH_PLUGIN_FAIL(site->host, BERTH_INVALID_ARGUMENT,
-                                     "selective_state_update: row %lld has state slot %lld of %lld",
-                                     (long long)here.row, (long long)slot,
-                                     (long long)state->shape[0]);
-        }
+        const int64_t slot = berth_slot_at(slots, here.row);
         for (here.channel = 0; here.channel < channels; ++here.channel) {
             const float value = slot < 0
                                     ? 0

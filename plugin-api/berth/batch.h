@@ -11,7 +11,8 @@
 #include <berth/types.h>
 
 // The same arrays once in host memory and once in the device's. For a platform with host memory the
-// two views are the same. A cache group is a set of layers that share one block table.
+// two views are the same. A cache group is a set of layers that share one block table: keys and
+// values of all layers, or what they keep of a sequence as a whole.
 typedef struct berth_batch_view {
     uint64_t size;
     const berth_tensor *token_ids;       // i32 [tokens]

@@ -66,11 +66,13 @@ typedef struct berth_parameter {
     int64_t stored_output_count;
     int64_t stored_input_offset;
     int64_t stored_input_extent;
+    double addend; // of a vector: added to every number as it is loaded. From ABI 1.1 on
 } berth_parameter;
 
 // What a layer keeps of every sequence beside a KV cache: the last inputs of a convolution, the
 // state of a recurrence. Declared before the node that uses it; that node's state `index` is then
-// [slots, shape...], and the slot of a sequence is the first block of its block table.
+// [slots, shape...], and the slot of a sequence is the first block of its block table in the cache
+// group of the node. What a slot holds when its sequence begins means nothing.
 typedef struct berth_layer_state {
     uint64_t size;
     const char *layer; // equals the prefix of the call
@@ -155,6 +157,7 @@ struct berth_builder {
     uint64_t (*has_failed)(const berth_builder *builder);
     // A state per sequence; see berth_layer_state. BERTH_HAS(builder, state) asks for the slot.
     void (*state)(berth_builder *builder, const berth_layer_state *state);
+    int64_t max_model_len; // the longest sequence that the user wants, 0: as long as it can be
 };
 
 // ---- calls as one expression --------------------------------------------------------------------

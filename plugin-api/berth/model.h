@@ -6,13 +6,16 @@
 #include <berth/builder.h>
 
 // How checkpoint names map to parameters: the first rule whose `from` occurs in a tensor's name
-// applies.
+// applies. From ABI 1.1 on one "*" in it stands for a number: the tensor fills that part of the
+// parameter's first dimension, which it lacks itself.
 typedef struct berth_weight_rule {
     uint64_t size;
-    const char *from; // text inside the checkpoint's name, ".q_proj."
+    const char *from; // text inside the checkpoint's name, ".q_proj.", ".experts.*.w1."
     const char
         *to; // what stands there in the parameter's name, ".qkv_proj."; NULL: the tensor is ignored
     const char *shard; // id of the shard that the tensor fills, or NULL for the whole parameter
+    // 1: the tensor's last two dimensions are the parameter's, exchanged. From ABI 1.1 on
+    uint64_t is_transposed;
 } berth_weight_rule;
 
 typedef struct berth_model {

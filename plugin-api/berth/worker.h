@@ -49,12 +49,17 @@ typedef struct berth_kv_cache_spec {
     uint32_t group;      // layers of one group share a block table
     uint64_t page_bytes; // one block of this layer, keys and values
     uint64_t is_latent;  // 1: one row of head_size serves as both
+    // 1: what the layer keeps of every sequence (berth_layer_state), in group 1; caches of keys and
+    // values are in group 0. A block is one slot, however long its sequence: block_size is 0, and a
+    // block table of the group has one column.
+    uint64_t is_state;
 } berth_kv_cache_spec;
 
 typedef struct berth_kv_cache_config {
     uint64_t size;
-    int64_t num_blocks; // per group, the null block included
+    int64_t num_blocks; // of group 0, the null block included
     int64_t group_count;
+    int64_t state_slots; // of group 1, the null slot included; 0: the model keeps no states
 } berth_kv_cache_config;
 
 // How the token after one row is chosen. A member that is 0 does nothing. The steps, in this order:

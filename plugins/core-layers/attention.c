@@ -2,12 +2,18 @@
 // Attention: causal softmax(scale * q k^T) v of every head over the tokens of its own sequence.
 // Keys and values go into the layer's paged cache first, so a sequence may come in pieces.
 // Inputs queries [tokens, num_heads, head_size], keys and values [tokens, num_kv_heads, head_size],
-// the last two dimensions also as one; output [tokens, num_heads * head_size].
-// Attributes: num_heads, num_kv_heads, head_size, scale, sliding_window (0: none).
+// the last two dimensions also as one, optionally sinks [num_heads], one more logit per head that
+// has no value; output [tokens, num_heads * head_size].
+// Attributes: num_heads, num_kv_heads, head_size, scale, sliding_window (0: none), logits_soft_cap
+// (0: none).
+// Without keys and values the cache is another Attention's, whose prefix this one has.
 #include <berth/layer.h>
 
 // x as [tokens, heads, head_size].
 static berth_value split(berth_builder *builder, berth_value x, int64_t heads, int64_t head_size) {
+    if (x == BERTH_VALUE_NONE) {
+        return x;
+    }
     const berth_dim dims[] = {
         BERTH_DIM_TOKENS,
         BERTH_DIM_CONST(heads),
@@ -25,14 +31,18 @@ static void build(berth_builder *builder, const berth_call *call) {
         .head_size = berth_call_i64(call, "head_size", 0),
         .sliding_window = berth_call_i64(call, "sliding_window", 0),
     };
-    builder->kv_cache(builder, &cache);
+    if (call->inputs[1] != BERTH_VALUE_NONE) {
+        builder->kv_cache(builder, &cache);
+    }
     const berth_value query = split(builder, call->inputs[0], cache.num_heads, cache.head_size);
     const berth_value key = split(builder, call->inputs[1], cache.num_kv_heads, cache.head_size);
     const berth_value value = split(builder, call->inputs[2], cache.num_kv_heads, cache.head_size);
     const berth_value y = BERTH_EMIT(
-        builder, "paged_attention", .prefix = call->prefix, BERTH_INPUTS(query, key, value),
+        builder, "paged_attention", .prefix = call->prefix,
+        BERTH_INPUTS(query, key, value, call->inputs[3]),
         BERTH_ATTRIBUTES(BERTH_F64("scale", berth_call_f64(call, "scale", 1)),
-                         BERTH_I64("sliding_window", cache.sliding_window)));
+                         BERTH_I64("sliding_window", cache.sliding_window),
+                         BERTH_F64("logits_soft_cap", berth_call_f64(call, "logits_soft_cap", 0))));
     const berth_dim flat[] = {
         BERTH_DIM_TOKENS,
         BERTH_DIM_CONST(cache.num_heads * cache.head_size),

@@ -4,7 +4,8 @@
 #include "decoder/decoder.h"
 
 static void build(berth_builder *builder) {
-    berth_decoder llama = berth_decoder_read(builder);
+    berth_decoder llama = {0};
+    berth_decoder_read(builder, &llama);
     llama.has_qkv_bias = berth_config_bool_or(builder, "attention_bias", 0);
     llama.has_output_bias = llama.has_qkv_bias;
     llama.has_mlp_bias = berth_config_bool_or(builder, "mlp_bias", 0);

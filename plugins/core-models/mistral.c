@@ -3,7 +3,8 @@
 #include "decoder/decoder.h"
 
 static void build(berth_builder *builder) {
-    berth_decoder mistral = berth_decoder_read(builder);
+    berth_decoder mistral = {0};
+    berth_decoder_read(builder, &mistral);
     mistral.sliding_window = berth_decoder_read_window(builder);
     berth_decoder_build(builder, &mistral);
 }

@@ -4,7 +4,8 @@
 #include "decoder/decoder.h"
 
 static void build(berth_builder *builder) {
-    berth_decoder qwen2 = berth_decoder_read(builder);
+    berth_decoder qwen2 = {0};
+    berth_decoder_read(builder, &qwen2);
     qwen2.has_qkv_bias = 1;
     berth_decoder_read_windows(builder, &qwen2);
     berth_decoder_build(builder, &qwen2);

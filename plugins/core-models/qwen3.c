@@ -4,10 +4,10 @@
 #include "decoder/decoder.h"
 
 static void build(berth_builder *builder) {
-    berth_decoder qwen3 = berth_decoder_read(builder);
+    berth_decoder qwen3 = {.qk_norm = BERTH_QK_NORM_HEAD};
+    berth_decoder_read(builder, &qwen3);
     qwen3.has_qkv_bias = berth_config_bool_or(builder, "attention_bias", 0);
     qwen3.has_output_bias = qwen3.has_qkv_bias;
-    qwen3.has_qk_norm = 1;
     berth_decoder_read_windows(builder, &qwen3);
     berth_decoder_build(builder, &qwen3);
 }

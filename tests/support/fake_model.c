@@ -43,22 +43,31 @@ static berth_status get_model(berth_worker *worker, berth_model_info *out) {
 static berth_status get_spec(berth_worker *worker, berth_kv_cache_spec *const *specs,
                              uint64_t capacity, uint64_t *out_count) {
     const fake_model *model = model_of(worker);
-    if (capacity > 0) {
+    const uint64_t caches = model->has_no_cache ? 0 : 1;
+    if (capacity > 0 && caches > 0) {
         specs[0]->block_size = FAKE_BLOCK_SIZE;
         specs[0]->page_bytes = FAKE_BLOCK_SIZE * sizeof(int32_t);
     }
-    *out_count = model->spec_count != 0 ? model->spec_count : 1;
+    if (capacity > caches && model->keeps_states) {
+        specs[caches]->is_state = 1;
+        specs[caches]->group = 1;
+        specs[caches]->page_bytes = sizeof(uint32_t);
+    }
+    *out_count = model->spec_count != 0 ? model->spec_count : caches + model->keeps_states;
     return BERTH_OK;
 }
 
 static berth_status available_memory(berth_worker *worker, uint64_t *out_bytes) {
-    (void)worker;
-    *out_bytes = FAKE_MAX_BLOCKS * FAKE_BLOCK_SIZE * sizeof(int32_t);
+    const int64_t memory = model_of(worker)->memory;
+    *out_bytes =
+        memory > 0 ? (uint64_t)memory : FAKE_MAX_BLOCKS * FAKE_BLOCK_SIZE * sizeof(int32_t);
     return BERTH_OK;
 }
 
 static berth_status set_cache(berth_worker *worker, const berth_kv_cache_config *config) {
     model_of(worker)->num_blocks = config->num_blocks;
+    model_of(worker)->num_slots = config->state_slots;
+    CHECK(config->state_slots <= FAKE_MAX_SLOTS);
     return BERTH_OK;
 }
 
@@ -92,6 +101,42 @@ static uint32_t hash_of_row(const fake_model *model, const berth_batch *batch, i
     return hash;
 }
 
+// Moves the state of each sequence on; a new one begins whatever its slot holds.
+static void step_states(fake_model *model, const berth_batch *batch) {
+    const berth_tensor *table = batch->host->block_tables[1];
+    const int32_t *slots = table->data;
+    const int32_t *start = batch->host->query_start_loc->data;
+    const int32_t *lengths = batch->host->seq_lens->data;
+    const int32_t *ids = batch->host->token_ids->data;
+    CHECK_INT(batch->group_count, 2);
+    CHECK_INT(table->shape[0], batch->sequence_count);
+    CHECK(batch->token_count <= FAKE_MAX_TOKENS);
+    for (int64_t i = 0; i < batch->sequence_count; ++i) {
+        const int32_t slot = slots[i * table->strides[0]];
+        const bool is_new = lengths[i] == start[i + 1] - start[i];
+        CHECK(slot > 0 && slot < model->num_slots);
+        for (int64_t j = 0; j < i; ++j) {
+            CHECK(slots[j * table->strides[0]] != slot);
+        }
+        uint32_t hash = is_new ? HASH_START : model->states[slot];
+        for (int32_t row = start[i]; row < start[i + 1]; ++row) {
+            hash = mix(hash, ids[row]);
+            model->hashes[row] = hash;
+        }
+        model->states[slot] = hash;
+    }
+}
+
+static uint32_t hash_after(const fake_model *model, const berth_batch *batch, int32_t row) {
+    if (!model->keeps_states) {
+        return hash_of_row(model, batch, row);
+    }
+    if (!model->has_no_cache) {
+        CHECK_UINT(model->hashes[row], hash_of_row(model, batch, row));
+    }
+    return model->hashes[row];
+}
+
 static berth_status sample(berth_worker *worker, const berth_scheduler_output *input,
                            berth_model_output *out) {
     fake_model *model = model_of(worker);
@@ -102,7 +147,7 @@ static berth_status sample(berth_worker *worker, const berth_scheduler_output *i
     out->vocab_size = FAKE_VOCAB;
     out->logits = model->logits;
     for (int64_t row = 0; row < batch->logits_row_count; ++row) {
-        fill_logits(hash_of_row(model, batch, rows[row]), &model->logits[row * FAKE_VOCAB]);
+        fill_logits(hash_after(model, batch, rows[row]), &model->logits[row * FAKE_VOCAB]);
     }
     if (input->sampling) {
         BERTH_TRY(berth_sampler_run(&model->sampler, input->sampling, out));
@@ -122,10 +167,13 @@ static berth_status execute(berth_worker *worker, const berth_scheduler_output *
     const berth_batch *batch = input->batch;
     const int32_t *ids = batch->host->token_ids->data;
     const int64_t *slots = batch->host->slot_mappings[0]->data;
-    if (++model->steps == model->failing_step) {
-        return BERTH_UNAVAILABLE;
+    if (model->keeps_states) {
+        step_states(model, batch);
     }
-    for (int64_t i = 0; i < batch->token_count; ++i) {
+    if (++model->steps == model->failing_step) {
+        return BERTH_UNAVAILABLE; // a failure may well come after the states have moved on
+    }
+    for (int64_t i = 0; i < batch->token_count && !model->has_no_cache; ++i) {
         CHECK(slots[i] >= FAKE_BLOCK_SIZE && slots[i] < model->num_blocks * FAKE_BLOCK_SIZE);
         model->cache[slots[i]] = ids[i];
     }

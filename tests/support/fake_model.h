@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A worker for tests of the engine. Its "cache" holds token ids, and the logits after a token are a
 // function of every token that the block table leads to, so a wrong slot, block, position or order
-// changes the text. It samples as the default worker does.
+// changes the text. It samples as the default worker does. With `keeps_states` a running hash of
+// each sequence lies in its slot, too, and a state that is not what the tokens give fails the test;
+// such a model may have no cache of tokens.
 //
 // Beside it stands a client, who knows without any engine what the text must be.
 #ifndef FAKE_MODEL_H
@@ -16,9 +18,13 @@
 #define FAKE_MAX_BLOCKS 64
 #define FAKE_MODEL_LEN  40
 #define FAKE_MAX_ROWS   64
+#define FAKE_MAX_SLOTS  16
+#define FAKE_MAX_TOKENS 64 // of a step
 
 typedef struct fake_model {
     int32_t cache[FAKE_MAX_BLOCKS * FAKE_BLOCK_SIZE];
+    uint32_t states[FAKE_MAX_SLOTS];
+    uint32_t hashes[FAKE_MAX_TOKENS]; // after each token of the step
     float logits[FAKE_MAX_ROWS * FAKE_VOCAB];
     berth_sampler sampler;
     int64_t num_blocks;
@@ -28,6 +34,10 @@ typedef struct fake_model {
     int64_t failing_step; // the step with this number fails once; 0: none
     uint64_t spec_count;  // caches that get_kv_cache_spec counts, 0: 1; it fills in the first only
     int32_t wrong_token;  // given for every row when not 0
+    bool keeps_states;
+    bool has_no_cache; // and states alone
+    int64_t num_slots;
+    int64_t memory;       // that is free, 0: as much as the blocks take
     bool is_pending;      // answers execute_model with BERTH_OUTPUT_PENDING
     bool has_no_logprobs; // as a worker that was built before there were any
 } fake_model;

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "model/parameters.h"
+#include "model/pieces.h"
 #include "support/core_registry.h"
 #include "support/sandbox.h"
 #include "support/test.h"

@@ -128,17 +128,47 @@ static void build_merged_without_sizes(berth_builder *b) {
                       BERTH_INPUTS(b->input(b, "token_ids")));
 }
 
-static void build_state_of_a_sequence(berth_builder *b) {
-    const int64_t channels = 4;
+static void declare_state(berth_builder *b, const char *layer, const char *dtype,
+                          const int64_t *shape, uint64_t ndim) {
     const berth_layer_state state = {
         .size = sizeof state,
-        .layer = "mixer",
-        .dtype = "f32",
-        .shape = &channels,
-        .ndim = 1,
+        .layer = layer,
+        .dtype = dtype,
+        .shape = shape,
+        .ndim = ndim,
     };
     describe(b);
     b->state(b, &state);
+}
+
+static void build_huge_state(berth_builder *b) {
+    const int64_t shape[] = {INT64_C(1) << 40, INT64_C(1) << 40};
+    declare_state(b, "mixer", "f32", shape, 2);
+}
+
+static void build_state_of_integers(berth_builder *b) {
+    const int64_t channels = 4;
+    declare_state(b, "mixer", "i32", &channels, 1);
+}
+
+static void build_cache_and_state(berth_builder *b) {
+    const int64_t channels = 4;
+    const berth_kv_cache cache = {
+        .size = sizeof cache,
+        .layer = "mixer",
+        .num_heads = 2,
+        .num_kv_heads = 1,
+        .head_size = 8,
+    };
+    b->kv_cache(b, &cache);
+    b->state(b, &(const berth_layer_state){
+                    .size = sizeof(berth_layer_state),
+                    .layer = "mixer",
+                    .index = 2,
+                    .dtype = "f32",
+                    .shape = &channels,
+                    .ndim = 1,
+                });
 }
 
 static void layer_recursive(berth_builder *b, const berth_call *call) {
@@ -185,8 +215,10 @@ static const bad_model bad_models[] = {
         "layer Silent of plugin bad gives no output"),
     BAD("Failure", build_on_after_a_failure, BERTH_UNSUPPORTED, "the first failure"),
     BAD("NoSizes", build_linear_of_nothing, BERTH_CORRUPT, "a linear layer of 0 inputs"),
-    BAD("State", build_state_of_a_sequence, BERTH_UNSUPPORTED,
-        "layer 'mixer' keeps a state of every sequence"),
+    BAD("HugeState", build_huge_state, BERTH_INVALID_ARGUMENT, "mixer"),
+    BAD("OddState", build_state_of_integers, BERTH_CORRUPT,
+        "no state of 1 dimensions of type 'i32'"),
+    BAD("Both", build_cache_and_state, BERTH_INTERNAL, "declares a cache and a state"),
     BAD("NoList", build_merged_without_sizes, BERTH_INVALID_ARGUMENT, "output_sizes lists"),
 };
 
@@ -335,7 +367,7 @@ static const bad_key bad_keys[] = {
     BAD_KEY("rms_norm_eps", "-1", BERTH_CORRUPT, "'rms_norm_eps' is -1, must be 0 or more"),
     BAD_KEY("tie_word_embeddings", "1", BERTH_CORRUPT,
             "'tie_word_embeddings' is not true or false"),
-    BAD_KEY("hidden_act", "\"gelu\"", BERTH_UNSUPPORTED, "hidden_act 'gelu'"),
+    BAD_KEY("hidden_act", "\"relu2\"", BERTH_UNSUPPORTED, "hidden_act 'relu2'"),
     BAD_KEY("hidden_act", "7", BERTH_CORRUPT, "'hidden_act' is not a string"),
     BAD_KEY("rope_parameters", "{\"rope_type\": \"llama3\"}", BERTH_CORRUPT,
             "'rope_parameters.factor' is missing, rope_type 'llama3' needs it"),

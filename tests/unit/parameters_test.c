@@ -2,6 +2,7 @@
 // model/parameters, weight_names, convert and load: which tensors make which weight, in which type,
 // and what is said when they do not fit.
 #include "model/parameters.h"
+#include "model/pieces.h"
 
 #include <math.h>
 #include <string.h>

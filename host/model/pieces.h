@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which tensors fill which parts of one weight. Private to this module.
+#ifndef BERTH_MODEL_PIECES_H
+#define BERTH_MODEL_PIECES_H
+
+#include "base/array.h"
+#include "model/model.h"
+#include "model/weight_names.h"
+
+// One tensor of the checkpoint and the part of the weight that it fills.
+struct berth_weight_piece {
+    const berth_stored_tensor *tensor;
+    uint64_t dim;          // the dimension of which this is a part
+    int64_t offset;        // along it
+    int64_t extent;        // 0: nothing of the tensor
+    int64_t stored_offset; // where the part begins in the tensor
+    int64_t stored_extent; // of the whole tensor
+    int64_t slice;         // of the first dimension, which the tensor lacks; −1: it lacks none
+    bool is_transposed;    // the tensor has the last two dimensions exchanged
+};
+
+typedef berth_array(const char *) berth_missing_names;
+
+// Finds the tensors of a declared parameter and sets the weight's pieces. What contradicts the
+// declaration fails; tensors that are not there are added to `missing`.
+BERTH_MUST_CHECK berth_status berth_pieces_find(berth_weight_names *names,
+                                                const berth_parameter *declared,
+                                                berth_missing_names *missing, berth_weight *weight);
+// A shard as the host's own struct, whatever minor of the contract it comes from.
+berth_shard berth_shard_at(const berth_parameter *declared, uint64_t index);
+
+#endif

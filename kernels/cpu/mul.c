@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// mul: pair.h with its formula.
+#include <cpu/pair.h>
+
+BERTH_INLINE berth_vec combine(berth_vec a, berth_vec b) {
+    return a * b;
+}
+
+PAIR_KERNEL(mul);

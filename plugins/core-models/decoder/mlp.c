@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Input: hidden states. Output: what the MLP of a layer, or its experts, make of them.
+#include "parts.h"
+
+#include <string.h>
+
+// hidden_act of config.json and the op that it is, alone and times a second half.
+typedef struct activation {
+    const char *name;
+    const char *alone;
+    const char *gated;
+    const char *approximate; // of gelu_and_mul
+} activation;
+
+static const activation activations[] = {
+    {.name = "silu",          .gated = "silu_and_mul"},
+    {.name = "swish",         .gated = "silu_and_mul"},
+    {.name = "gelu",          .alone = "gelu",         .gated = "gelu_and_mul", .approximate = "none"},
+    {.name = "gelu_new",  .alone = "gelu_new",                         .gated = "gelu_and_mul", .approximate = "tanh"},
+    {
+     .name = "gelu_pytorch_tanh",
+     .alone = "gelu_tanh",
+     .gated = "gelu_and_mul",
+     .approximate = "tanh",
+     },
+    {.name = "gelu_fast",                       .alone = "gelu_fast"                     },
+    {.name = "quick_gelu", .alone = "quick_gelu"                          },
+    {.name = "relu2",                             .alone = "relu2"                                 },
+    {.name = "xielu",                       .alone = "xielu"     },
+};
+
+static const activation *find(berth_builder *b, const berth_decoder *decoder) {
+    for (size_t i = 0; i < sizeof activations / sizeof activations[0]; ++i) {
+        const activation *one = &activations[i];
+        if (strcmp(one->name, decoder->activation) == 0 &&
+            (decoder->has_no_gate ? one->alone : one->gated) != NULL) {
+            return one;
+        }
+    }
+    berth_build_fail(b, BERTH_UNSUPPORTED,
+                     "config.json: hidden_act '%s'; there is no op for it in %s MLP",
+                     decoder->activation, decoder->has_no_gate ? "an ungated" : "a gated");
+    return &activations[0];
+}
+
+// xIELU has parameters, two learned and two constant.
+static berth_value xielu(berth_builder *b, const char *name, berth_value x) {
+    static const char *const names[] = {"alpha_p", "alpha_n", "beta", "eps"};
+    const int64_t one = 1;
+    berth_value inputs[5] = {x};
+    for (uint64_t i = 0; i < 4; ++i) {
+        const berth_parameter parameter = {
+            .size = sizeof(berth_parameter),
+            .name = berth_build_name(b, "%s.%s", name, names[i]),
+            .shape = &one,
+            .ndim = i < 2 ? 1 : 0,
+            .is_vector = 1,
+            .output_dim = -1,
+            .input_dim = -1,
+        };
+        inputs[i + 1] = b->parameter(b, &parameter);
+    }
+    return BERTH_EMIT(b, "xielu", .prefix = name, .inputs = inputs, .input_count = 5);
+}
+
+static berth_value activate(berth_builder *b, const berth_decoder *decoder, const char *name,
+                            berth_value x) {
+    const activation *found = find(b, decoder);
+    const char *op = decoder->has_no_gate ? found->alone : found->gated;
+    if (strcmp(decoder->activation, "xielu") == 0) {
+        return xielu(b, name, x);
+    }
+    return decoder->has_no_gate || found->approximate == NULL
+               ? BERTH_EMIT(b, op, .prefix = name, BERTH_INPUTS(x))
+               : BERTH_EMIT(b, op, .prefix = name, BERTH_INPUTS(x),
+                            BERTH_ATTRIBUTES(BERTH_TEXT("approximate", found->approximate)));
+}
+
+// x [T, hidden_size] as the gate beside what it is for, [T, 2 size], or as [T, size] without one.
+static berth_value widen(berth_builder *b, const berth_decoder *decoder, const char *name,
+                         int64_t size, berth_value x) {
+    const int64_t sizes[] = {size, size};
+    const berth_attribute *inputs = BERTH_I64("input_size", decoder->hidden_size);
+    const berth_attribute *bias = BERTH_BOOL("bias", decoder->has_mlp_bias);
+    return decoder->has_no_gate
+               ? BERTH_LAYER(b, "ColumnParallelLinear", .prefix = name, BERTH_INPUTS(x),
+                             BERTH_ATTRIBUTES(inputs, BERTH_I64("output_size", size), bias))
+               : BERTH_LAYER(b, "MergedColumnParallelLinear", .prefix = name, BERTH_INPUTS(x),
+                             BERTH_ATTRIBUTES(inputs, BERTH_I64S("output_sizes", sizes, 2), bias));
+}
+
+berth_value berth_decoder_dense(berth_builder *b, const berth_decoder *decoder, const char *name,
+                                int64_t size, berth_value x) {
+    const berth_value up =
+        widen(b, decoder, berth_build_name(b, "%s.%s", name, decoder->names->up), size, x);
+    const berth_value y = activate(b, decoder, berth_build_name(b, "%s.act_fn", name), up);
+    return BERTH_LAYER(b, "RowParallelLinear",
+                       .prefix = berth_build_name(b, "%s.%s", name, decoder->names->down),
+                       BERTH_INPUTS(y),
+                       BERTH_ATTRIBUTES(BERTH_I64("input_size", size),
+                                        BERTH_I64("output_size", decoder->hidden_size),
+                                        BERTH_BOOL("bias", decoder->has_mlp_bias)));
+}
+
+// ---- experts ------------------------------------------------------------------------------------
+
+// Whether a layer has experts; `mlp_only_layers` of config.json lists some that have none.
+static int has_experts(berth_builder *b, const berth_decoder *decoder, int64_t layer) {
+    const berth_decoder_experts *experts = &decoder->experts;
+    uint64_t listed = 0;
+    if (experts->count == 0 || layer < experts->first_layer ||
+        (experts->period > 1 && (layer + 1) % experts->period != 0)) {
+        return 0;
+    }
+    (void)b->host->json_get_count(b->config, "mlp_only_layers", &listed);
+    for (uint64_t i = 0; i < listed; ++i) {
+        int64_t dense = -1;
+        const char *path = berth_build_name(b, "mlp_only_layers.%llu", (unsigned long long)i);
+        if (b->host->json_get_i64(b->config, path, &dense) == BERTH_OK && dense == layer) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static berth_value project(berth_builder *b, const berth_decoder *decoder, const char *name,
+                           int64_t outputs, berth_value x) {
+    const int64_t is_f32 = decoder->experts.routes_in_f32;
+    return BERTH_LAYER(b, "GateLinear", .prefix = name, BERTH_INPUTS(x),
+                       BERTH_ATTRIBUTES(BERTH_I64("input_size", decoder->hidden_size),
+                                        BERTH_I64("output_size", outputs),
+                                        BERTH_BOOL("bias", decoder->experts.has_bias),
+                                        BERTH_TEXT("out_dtype", is_f32 ? "f32" : ""),
+                                        BERTH_BOOL("force_fp32_compute", is_f32)));
+}
+
+// What the experts for every token make of x; BERTH_VALUE_NONE where there are none. One that has a
+// gate is a mixture of one, of which every token gets the share that its gate says.
+static berth_value shared(berth_builder *b, const berth_decoder *decoder, const char *name,
+                          berth_value x) {
+    const berth_decoder_experts *experts = &decoder->experts;
+    const char *own = berth_build_name(b, "%s.%s", name, decoder->names->shared_experts);
+    if (experts->shared_size == 0 || !experts->has_shared_gate) {
+        return experts->shared_size == 0
+                   ? BERTH_VALUE_NONE
+                   : berth_decoder_dense(b, decoder, own, experts->shared_size, x);
+    }
+    const berth_value gate = project(b, decoder, berth_build_name(b, "%s_gate", own), 1, x);
+    return BERTH_LAYER(b, "FusedMoE", .prefix = own, BERTH_INPUTS(x, gate),
+                       BERTH_ATTRIBUTES(BERTH_I64("num_experts", 1), BERTH_I64("top_k", 1),
+                                        BERTH_I64("hidden_size", decoder->hidden_size),
+                                        BERTH_I64("intermediate_size", experts->shared_size),
+                                        BERTH_TEXT("scoring_func", "sigmoid"),
+                                        BERTH_BOOL("renormalize", 0)));
+}
+
+berth_value berth_decoder_mixture(berth_builder *b, const berth_decoder *decoder, const char *name,
+                                  berth_value x) {
+    const berth_decoder_experts *experts = &decoder->experts;
+    const char *router = berth_build_name(b, "%s.%s", name, decoder->names->router);
+    const berth_value logits = project(b, decoder, router, experts->count, x);
+    const berth_value correction =
+        experts->has_correction
+            ? berth_build_vector(b, berth_build_name(b, "%s.e_score_correction_bias", router),
+                                 experts->count)
+            : BERTH_VALUE_NONE;
+    return BERTH_LAYER(
+        b, "FusedMoE", .prefix = name,
+        BERTH_INPUTS(x, logits, correction, shared(b, decoder, name, x)),
+        BERTH_ATTRIBUTES(
+            BERTH_I64("num_experts", experts->count), BERTH_I64("top_k", experts->per_token),
+            BERTH_I64("hidden_size", decoder->hidden_size),
+            BERTH_I64("intermediate_size", experts->size),
+            BERTH_BOOL("renormalize", experts->renormalize),
+            BERTH_TEXT("scoring_func", experts->scoring ? experts->scoring : "softmax"),
+            BERTH_TEXT("activation", experts->activation ? experts->activation : "silu"),
+            BERTH_BOOL("has_bias", experts->has_bias),
+            BERTH_F64("routed_scaling_factor", experts->scale > 0 ? experts->scale : 1),
+            BERTH_F64("swiglu_limit", experts->limit > 0 ? experts->limit : 7),
+            BERTH_BOOL("use_grouped_topk", experts->group_count > 0),
+            BERTH_I64("num_expert_group", experts->group_count > 0 ? experts->group_count : 1),
+            BERTH_I64("topk_group", experts->group_count > 0 ? experts->groups_per_token : 1)));
+}
+
+berth_value berth_decoder_mlp(berth_builder *b, const berth_decoder *decoder, int64_t layer,
+                              berth_value x) {
+    const char *name = berth_decoder_piece(b, decoder, layer, decoder->names->mlp);
+    return has_experts(b, decoder, layer)
+               ? berth_decoder_mixture(b, decoder, name, x)
+               : berth_decoder_dense(b, decoder, name, decoder->intermediate_size, x);
+}
