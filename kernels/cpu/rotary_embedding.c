@@ -4,30 +4,33 @@
 // Why no table of all positions: every layer has an instance of its own, and max_position ·
 // rotary_dim floats in each are gigabytes for a long context, against rotary_dim / 2 sines and
 // cosines a token.
-#include <cpu/cpu.h>
-#include <cpu/simd.h>
+#include <cpu/rope_turn.h>
 
 #include <rope_axes.h>
 
-enum { POSITIONS, QUERY, KEY, CACHE };
+enum { POSITIONS, QUERY, KEY, CACHE, COS_COEF, SIN_COEF };
 
 typedef struct rotary {
     const berth_host *host;
     const berth_cpu *cpu;
-    int64_t half;   // rotary_dim / 2
+    int64_t half;   // pairs
     int64_t length; // positions
     int64_t is_neox;
     int64_t first_row; // of a cache
     int64_t skipped;   // columns before the first pair
     float scale;       // of cosines and sines
     float sign;        // of sines
+    int64_t columns;   // of an image's patches, 0: positions are in a row
+    int64_t circles;   // of a token: 1, of fope one for each head of its cache or coefficients
+    int64_t waves;     // that the coefficients of fope mix, 0: there are none
     int32_t *axes;     // [half] rows of positions, NULL: there is one
     float angles[];    // [half], per position; the axes behind them
 } rotary;
 
 static berth_status supports(const berth_op_site *site, const berth_device *device) {
     (void)device;
-    return berth_rope_is_known(site)
+    return berth_rope_is_known(site) || berth_rope_is(site, "mllama4") ||
+                   berth_rope_is(site, "fope")
                ? BERTH_OK
                : BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "rope_type is '%s'",
                                    berth_site_attribute(site, "rope_type")->str);
@@ -40,9 +43,24 @@ static void fill_axes(const berth_op_site *site, rotary *self) {
     }
 }
 
+static void fill_circles(const berth_op_site *site, rotary *self) {
+    const berth_value_type *coefficients = site->inputs[COS_COEF];
+    const berth_value_type *cache = site->inputs[CACHE];
+    self->circles = 1;
+    if (cache && cache->ndim == 3) {
+        self->circles = cache->dims[1].b;
+    } else if (!cache && coefficients) {
+        self->circles = coefficients->dims[0].b;
+        self->waves = coefficients->dims[1].b;
+        for (int64_t i = 0; i < self->waves; ++i) {
+            self->angles[i] = berth_rope_angle(site, i);
+        }
+    }
+}
+
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     const int64_t rotary_dim = berth_site_attribute(site, "rotary_dim")->i64;
-    const int64_t half = rotary_dim / 2;
+    const int64_t half = berth_rope_pairs(site);
     const uint64_t bytes = sizeof(rotary) + (uint64_t)half * (sizeof(float) + sizeof(int32_t));
     const berth_status status = berth_instance_new(site, bytes, out_self);
     if (status == BERTH_OK) {
@@ -57,7 +75,12 @@ static berth_status create(const berth_op_site *site, const berth_device *device
                             : 0;
         self->scale = berth_rope_scale(site);
         self->sign = berth_rope_number(site, "inverse", 0) != 0 ? -1 : 1;
-        berth_rope_angles(site, self->angles);
+        self->columns =
+            berth_rope_is(site, "mllama4") ? (int64_t)sqrt(berth_rope_length(site) - 1) : 0;
+        if (!berth_rope_is(site, "fope")) {
+            berth_rope_angles(site, self->angles);
+        }
+        fill_circles(site, self);
         if (site->inputs[POSITIONS]->ndim == 2) {
             fill_axes(site, self);
         }
@@ -69,45 +92,18 @@ static int64_t circle_floats(const rotary *self) {
     return (2 * self->half + 15) / 16 * 16;
 }
 
+// Of a part: a token's circles, and a pair of waves.
+static int64_t room_floats(const rotary *self) {
+    return self->circles * circle_floats(self) + (2 * self->waves + 15) / 16 * 16;
+}
+
 static uint64_t workspace(void *state, uint64_t tokens) {
     (void)tokens;
     const rotary *self = state;
-    return (uint64_t)(self->cpu->threads * circle_floats(self)) * sizeof(float);
+    return (uint64_t)(self->cpu->threads * room_floats(self)) * sizeof(float);
 }
 
 // ---- the circle ---------------------------------------------------------------------------------
-
-// Cosine and sine of an angle of at least 0 and below 10^6, each rounded once from what is right to
-// 40 bits: in plain double arithmetic, which the compiler can vectorise, cosf and sinf it cannot.
-BERTH_INLINE void circle_at(double angle, float *out_cosine, float *out_sine) {
-    // angle = n·π/2 + r with |r| ≤ π/4; adding 1.5·2^52 rounds to the integer n in the low bits.
-    const double shifted = angle * 0x1.45f306dc9c883p-1 + 0x1.8p+52;
-    const double whole = shifted - 0x1.8p+52;
-    uint64_t n;
-    memcpy(&n, &shifted, sizeof n);
-    // π/2 in two parts: the product with the first is exact.
-    const double r = (angle - whole * 0x1.921fb544p+0) - whole * 0x1.0b4611a626331p-34;
-    const double square = r * r;
-    double sine = 1.0 / 6227020800;
-    sine = sine * square - 1.0 / 39916800;
-    sine = sine * square + 1.0 / 362880;
-    sine = sine * square - 1.0 / 5040;
-    sine = sine * square + 1.0 / 120;
-    sine = sine * square - 1.0 / 6;
-    sine = (sine * square) * r + r;
-    double cosine = 1.0 / 479001600;
-    cosine = cosine * square - 1.0 / 3628800;
-    cosine = cosine * square + 1.0 / 40320;
-    cosine = cosine * square - 1.0 / 720;
-    cosine = cosine * square + 1.0 / 24;
-    cosine = cosine * square - 0.5;
-    cosine = cosine * square + 1.0;
-    // Every quarter turn takes cosine to sine and sine to −cosine.
-    const double turned_cosine = n & 1 ? sine : cosine;
-    const double turned_sine = n & 1 ? cosine : sine;
-    *out_cosine = (float)((n + 1) & 2 ? -turned_cosine : turned_cosine);
-    *out_sine = (float)(n & 2 ? -turned_sine : turned_sine);
-}
 
 // Cosine and sine of one pair: of the cache when there is one.
 static void find_pair(const rotary *self, const berth_tensor *cache, int64_t position, int64_t pair,
@@ -124,22 +120,75 @@ static void find_pair(const rotary *self, const berth_tensor *cache, int64_t pos
     circle[self->half + pair] *= self->scale;
 }
 
-// Cosines [half], then sines [half], of a position.
-static void find_circle(const rotary *self, const berth_tensor *cache, int64_t position,
-                        float *circle) {
-    if (cache) {
-        berth_load(berth_row(cache, self->first_row + position), cache->dtype, 0, 2 * self->half,
-                   circle);
-        return;
-    }
+// Cosines and sines of some pairs, so far along.
+BERTH_INLINE void turn_pairs(const rotary *self, float along, berth_span pairs, float *circle) {
     BERTH_INDEPENDENT
-    for (int64_t i = 0; i < self->half; ++i) {
-        const float angle = (float)position * self->angles[i];
+    for (int64_t i = pairs.first; i < pairs.end; ++i) {
+        const float angle = along * self->angles[i];
         float cosine;
         float sine;
         circle_at((double)angle, &cosine, &sine);
         circle[i] = cosine * self->scale;
         circle[self->half + i] = sine * self->scale;
+    }
+}
+
+// A patch of an image turns by its column, then by its row; the last position is no patch and does
+// not turn.
+static void find_patch(const rotary *self, int64_t position, float *circle) {
+    const int64_t middle = self->half / 2;
+    const int is_patch = position < self->length - 1;
+    const float column = is_patch ? (float)(position % self->columns + 1) : 0;
+    const float row = is_patch ? (float)(position / self->columns + 1) : 0;
+    turn_pairs(self, column, (berth_span){0, middle}, circle);
+    turn_pairs(self, row, (berth_span){middle, self->half}, circle);
+}
+
+// Cosines [half], then sines [half], of a position; of a cache those of every circle.
+static void find_circle(const rotary *self, const berth_tensor *cache, int64_t position,
+                        float *circle) {
+    for (int64_t i = 0; cache && i < self->circles; ++i) {
+        berth_load(berth_row(cache, (self->first_row + position) * self->circles + i), cache->dtype,
+                   0, 2 * self->half, circle + i * circle_floats(self));
+    }
+    if (!cache && self->columns > 0) {
+        find_patch(self, position, circle);
+    } else if (!cache) {
+        turn_pairs(self, (float)position, (berth_span){0, self->half}, circle);
+    }
+}
+
+// Adds rows of a mixture, one for each wave, to the points of a circle.
+static void add_waves(const berth_tensor *mixture, int64_t circle, const float *waves,
+                      float *points) {
+    const int64_t count = mixture->shape[2];
+    for (int64_t wave = 0; wave < mixture->shape[1]; ++wave) {
+        const void *row = berth_row(mixture, circle * mixture->shape[1] + wave);
+        const berth_vec factor = berth_vec_of(waves[wave]);
+        for (int64_t i = 0; i < count; i += BERTH_LANES) {
+            const berth_vec sum = berth_vec_load_some(points, BERTH_DTYPE_F32, i, count);
+            berth_vec_store_some(points, BERTH_DTYPE_F32, i, count,
+                                 sum + factor * berth_vec_load_some(row, mixture->dtype, i, count));
+        }
+    }
+}
+
+// fope: learned mixtures of the waves; pairs beyond them have 1 for cosine and sine.
+static void mix_waves(const rotary *self, const berth_op_args *args, int64_t position,
+                      float *circles) {
+    float *waves = circles + self->circles * circle_floats(self);
+    for (int64_t i = 0; i < self->waves; ++i) {
+        const float angle = (float)position * self->angles[i];
+        circle_at((double)angle, &waves[i], &waves[self->waves + i]);
+    }
+    for (int64_t i = 0; i < 2 * self->circles; ++i) {
+        const int64_t half = i % 2;
+        float *points = circles + i / 2 * circle_floats(self) + half * self->half;
+        for (int64_t pair = 0; pair < self->half; ++pair) {
+            points[pair] = pair < self->waves ? 0 : 1;
+        }
+        add_waves(args->inputs[half == 0 ? COS_COEF : SIN_COEF], i / 2, waves + half * self->waves,
+                  points);
     }
 }
 
@@ -152,47 +201,22 @@ static int64_t position_of(const berth_tensor *positions, int64_t token, int32_t
 static void find_token(const rotary *self, const berth_op_args *args, int64_t token,
                        float *circle) {
     const berth_tensor *positions = args->inputs[POSITIONS];
-    if (!self->axes) {
+    if (self->waves > 0) {
+        mix_waves(self, args, position_of(positions, token, 0), circle);
+    } else if (!self->axes) {
         find_circle(self, args->inputs[CACHE], position_of(positions, token, 0), circle);
     }
     for (int64_t i = 0; self->axes && i < self->half; ++i) {
         find_pair(self, args->inputs[CACHE], position_of(positions, token, self->axes[i]), i,
                   circle);
     }
-    for (int64_t i = self->half; self->sign < 0 && i < 2 * self->half; ++i) {
-        circle[i] = -circle[i];
+    for (int64_t i = 0; self->sign < 0 && i < self->circles * self->half; ++i) {
+        float *sines = circle + i / self->half * circle_floats(self) + self->half;
+        sines[i % self->half] = -sines[i % self->half];
     }
 }
 
 // ---- heads --------------------------------------------------------------------------------------
-
-// Pair i is (i, half + i).
-BERTH_INLINE void rotate_halves(const float *circle, const char *x, char *out, berth_dtype dtype,
-                                int64_t half) {
-    const int64_t bytes = half * (BERTH_DTYPE_BITS(dtype) / 8);
-    for (int64_t i = 0; i < half; i += BERTH_LANES) {
-        const berth_vec cosine = berth_vec_load_some(circle, BERTH_DTYPE_F32, i, half);
-        const berth_vec sine = berth_vec_load_some(circle + half, BERTH_DTYPE_F32, i, half);
-        const berth_vec x1 = berth_vec_load_some(x, dtype, i, half);
-        const berth_vec x2 = berth_vec_load_some(x + bytes, dtype, i, half);
-        berth_vec_store_some(out, dtype, i, half, x1 * cosine - x2 * sine);
-        berth_vec_store_some(out + bytes, dtype, i, half, x2 * cosine + x1 * sine);
-    }
-}
-
-// Pair i is (2i, 2i + 1).
-BERTH_INLINE void rotate_neighbours(const float *circle, const char *x, char *out,
-                                    berth_dtype dtype, int64_t half) {
-    BERTH_INDEPENDENT
-    for (int64_t i = 0; i < half; ++i) {
-        const float cosine = circle[i];
-        const float sine = circle[half + i];
-        const float x1 = berth_load_at(x, dtype, 2 * i);
-        const float x2 = berth_load_at(x, dtype, 2 * i + 1);
-        berth_store_at(out, dtype, 2 * i, x1 * cosine - x2 * sine);
-        berth_store_at(out, dtype, 2 * i + 1, x2 * cosine + x1 * sine);
-    }
-}
 
 // Query or key, what it becomes, and the rows of both.
 typedef struct operand {
@@ -208,6 +232,7 @@ static operand operand_of(const berth_tensor *x, const berth_tensor *out) {
 BERTH_INLINE void rotate_heads(const rotary *self, const float *circle, const operand *of,
                                int64_t token, berth_dtype dtype) {
     const int64_t heads = of->x->shape[1];
+    const int64_t group = heads / self->circles;
     const int64_t bytes = BERTH_DTYPE_BITS(dtype) / 8;
     const int64_t rotated = 2 * self->half * bytes;
     const int64_t skipped = self->skipped * bytes;
@@ -219,10 +244,11 @@ BERTH_INLINE void rotate_heads(const rotary *self, const float *circle, const op
         if (skipped > 0) {
             memcpy(to - skipped, all, (size_t)skipped);
         }
+        const float *own = circle + (head - token * heads) / group * circle_floats(self);
         if (self->is_neox) {
-            rotate_halves(circle, from, to, dtype, self->half);
+            rotate_halves(own, from, to, dtype, self->half);
         } else {
-            rotate_neighbours(circle, from, to, dtype, self->half);
+            rotate_neighbours(own, from, to, dtype, self->half);
         }
         if (rest > 0) {
             memcpy(to + rotated, from + rotated, (size_t)rest);
@@ -255,7 +281,7 @@ static void rotate_part(const void *work, int64_t part, int64_t parts) {
     const operand query = operand_of(args->inputs[QUERY], args->outputs[0]);
     const operand keys = key ? operand_of(key, args->outputs[1]) : query;
     const berth_span tokens = berth_share(args->inputs[QUERY]->shape[0], part, parts);
-    float *circle = (float *)berth_data(args->workspace) + part * circle_floats(in->self);
+    float *circle = (float *)berth_data(args->workspace) + part * room_floats(in->self);
     for (int64_t token = tokens.first; token < tokens.end; ++token) {
         find_token(in->self, args, token, circle);
         rotate_token(in->self, circle, &query, token);

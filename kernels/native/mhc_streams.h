@@ -5,9 +5,7 @@
 
 #include "mhc_rules.h"
 
-static inline float mhc_sigmoid(float value) {
-    return 1.0f / (1.0f + expf(-value));
-}
+#include <mhc.h>
 
 // Σ over the streams of a token of their squares, divided by their number, plus eps, as a factor.
 static inline float mhc_norm(const berth_tensor *residual, int64_t first_row, int64_t streams,
@@ -33,48 +31,6 @@ static inline float mhc_product(const berth_tensor *residual, int64_t first_row,
                          weights + stream * hidden, BERTH_DTYPE_F32, hidden);
     }
     return sum;
-}
-
-// Divides rows, or columns, by their sum + eps.
-static inline void mhc_divide(float *comb, int64_t streams, int is_column, float eps) {
-    const int64_t step = is_column ? streams : 1;
-    for (int64_t i = 0; i < streams; ++i) {
-        float *first = comb + i * (is_column ? 1 : streams);
-        float sum = eps;
-        for (int64_t j = 0; j < streams; ++j) {
-            sum += first[j * step];
-        }
-        for (int64_t j = 0; j < streams; ++j) {
-            first[j * step] /= sum;
-        }
-    }
-}
-
-static inline void mhc_softmax(float *row, int64_t count, float eps) {
-    float largest = row[0];
-    float sum = 0;
-    for (int64_t i = 1; i < count; ++i) {
-        largest = row[i] > largest ? row[i] : largest;
-    }
-    for (int64_t i = 0; i < count; ++i) {
-        row[i] = expf(row[i] - largest);
-        sum += row[i];
-    }
-    for (int64_t i = 0; i < count; ++i) {
-        row[i] = row[i] / sum + eps;
-    }
-}
-
-static inline void mhc_sinkhorn(const berth_op_site *site, float *comb, int64_t streams) {
-    const float eps = (float)site->attributes[MHC_SINKHORN_EPS]->f64;
-    for (int64_t i = 0; i < streams; ++i) {
-        mhc_softmax(comb + i * streams, streams, eps);
-    }
-    mhc_divide(comb, streams, 1, eps);
-    for (int64_t i = 1; i < site->attributes[MHC_REPEAT]->i64; ++i) {
-        mhc_divide(comb, streams, 0, eps);
-        mhc_divide(comb, streams, 1, eps);
-    }
 }
 
 // y = Σ factor_i · stream i, rounded once, over `streams` rows from `first_row` on.
@@ -113,7 +69,8 @@ static inline void mhc_enter(const berth_op_site *site, const berth_tensor *resi
             post[i] = mhc_sigmoid(mix[streams + i]) * (float)site->attributes[MHC_POST_MULT]->f64;
         }
         memcpy(comb, mix + 2 * streams, (size_t)(streams * streams) * sizeof *comb);
-        mhc_sinkhorn(site, comb, streams);
+        mhc_sinkhorn(comb, streams, (float)site->attributes[MHC_SINKHORN_EPS]->f64,
+                     site->attributes[MHC_REPEAT]->i64);
         mhc_mix_streams(residual, first, streams, mix, berth_row(out[2], token));
     }
 }

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// dual_chunk_rotary_embedding: the circles of a token, one for its keys and one for each version of
+// its queries, then all heads; one rounding.
+#include <cpu/rope_turn.h>
+
+#include <math.h>
+
+enum { POSITIONS, QUERY, KEY };
+
+#define VERSIONS 5 // of a query
+
+typedef struct rotary {
+    const berth_host *host;
+    const berth_cpu *cpu;
+    int64_t half; // rotary_dim / 2
+    int64_t positions;
+    int64_t is_neox;
+    int64_t chunk;
+    int64_t length; // of a chunk without what is local
+    float angles[]; // [half], per position
+} rotary;
+
+static int64_t number(const berth_op_site *site, const char *name) {
+    return berth_site_attribute(site, name)->i64;
+}
+
+static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
+    const int64_t dim = number(site, "rotary_dim");
+    const float base = (float)berth_site_attribute(site, "base")->f64;
+    const uint64_t bytes = sizeof(rotary) + (uint64_t)(dim / 2) * sizeof(float);
+    const berth_status status = berth_instance_new(site, bytes, out_self);
+    if (status == BERTH_OK) {
+        rotary *self = *out_self;
+        self->cpu = device->self;
+        self->half = dim / 2;
+        self->positions = number(site, "max_position_embeddings");
+        self->is_neox = number(site, "is_neox_style");
+        self->chunk = number(site, "chunk_size");
+        self->length = self->chunk - number(site, "local_size");
+        for (int64_t i = 0; i < self->half; ++i) {
+            self->angles[i] = 1 / powf(base, (float)(2 * i) / (float)dim);
+        }
+    }
+    return status;
+}
+
+static int64_t circle_floats(const rotary *self) {
+    return (2 * self->half + 15) / 16 * 16;
+}
+
+static uint64_t workspace(void *state, uint64_t tokens) {
+    (void)tokens;
+    const rotary *self = state;
+    return (uint64_t)(self->cpu->threads * circle_floats(self)) * sizeof(float);
+}
+
+static void find_circle(const rotary *self, int64_t distance, float *circle) {
+    BERTH_INDEPENDENT
+    for (int64_t i = 0; i < self->half; ++i) {
+        const float angle = (float)distance * self->angles[i];
+        float cosine;
+        float sine;
+        circle_at((double)angle, &cosine, &sine);
+        circle[i] = cosine;
+        circle[self->half + i] = sine;
+    }
+}
+
+BERTH_INLINE void turn_head(const rotary *self, const float *circle, const char *from, char *to,
+                            berth_dtype dtype) {
+    if (self->is_neox) {
+        rotate_halves(circle, from, to, dtype, self->half);
+    } else {
+        rotate_neighbours(circle, from, to, dtype, self->half);
+    }
+}
+
+// All heads of a token, to heads that lie one behind the other, from element 0 of `out` on.
+static void turn_token(const rotary *self, const float *circle, const berth_tensor *x,
+                       int64_t token, char *out) {
+    const int64_t bytes = BERTH_DTYPE_BITS(x->dtype) / 8;
+    const int64_t rotated = 2 * self->half * bytes;
+    const int64_t width = x->shape[2] * bytes;
+    for (int64_t head = 0; head < x->shape[1]; ++head, out += width) {
+        const char *from = berth_row(x, token * x->shape[1] + head);
+        if (x->dtype == BERTH_DTYPE_F32) {
+            turn_head(self, circle, from, out, BERTH_DTYPE_F32);
+        } else if (x->dtype == BERTH_DTYPE_BF16) {
+            turn_head(self, circle, from, out, BERTH_DTYPE_BF16);
+        } else {
+            turn_head(self, circle, from, out, BERTH_DTYPE_F16);
+        }
+        memcpy(out + rotated, from + rotated, (size_t)(width - rotated));
+    }
+}
+
+typedef struct job {
+    const rotary *self;
+    const berth_op_args *args;
+} job;
+
+static int64_t position_at(const berth_op_args *args, int64_t token) {
+    const berth_tensor *positions = args->inputs[POSITIONS];
+    return berth_integer_at(berth_data(positions), positions->dtype, token);
+}
+
+static int64_t at_most(int64_t value, int64_t limit) {
+    return value < limit ? value : limit;
+}
+
+static void turn_part(const void *work, int64_t part, int64_t parts) {
+    const job *in = work;
+    const rotary *self = in->self;
+    const berth_tensor *query = in->args->inputs[QUERY];
+    const berth_tensor *key = in->args->inputs[KEY];
+    const int64_t bytes =
+        query->shape[1] * query->shape[2] * (int64_t)(BERTH_DTYPE_BITS(query->dtype) / 8);
+    float *circle = (float *)berth_data(in->args->workspace) + part * circle_floats(self);
+    const berth_span tokens = berth_share(query->shape[0], part, parts);
+    for (int64_t token = tokens.first; token < tokens.end; ++token) {
+        const int64_t place = position_at(in->args, token) % self->length;
+        const int64_t distances[VERSIONS] = {
+            place,
+            at_most(place + self->length, self->chunk),
+            at_most(2 * self->length - 1, self->chunk),
+            place + self->length,
+            place + self->chunk,
+        };
+        char *turned = berth_row(in->args->outputs[0], token);
+        find_circle(self, place, circle);
+        turn_token(self, circle, key, token,
+                   berth_row(in->args->outputs[1], token * key->shape[1]));
+        for (int64_t version = 0; version < VERSIONS; ++version, turned += bytes) {
+            find_circle(self, distances[version], circle);
+            turn_token(self, circle, query, token, turned);
+        }
+    }
+}
+
+static berth_status forward(void *state, const berth_op_args *args) {
+    const job in = {.self = state, .args = args};
+    const berth_tensor *out = args->outputs[0];
+    for (int64_t token = 0; token < out->shape[0]; ++token) {
+        const int64_t position = position_at(args, token);
+        if (position < 0 || position >= in.self->positions) {
+            return BERTH_PLUGIN_FAIL(in.self->host, BERTH_INVALID_ARGUMENT,
+                                     "dual_chunk_rotary_embedding: position %lld is not below %lld",
+                                     (long long)position, (long long)in.self->positions);
+        }
+    }
+    berth_run(in.self->cpu, turn_part, &in, out->shape[0] * out->shape[1]);
+    return BERTH_OK;
+}
+
+const berth_op_impl berth_kernel_dual_chunk_rotary_embedding = {
+    .size = sizeof(berth_op_impl),
+    .op = "dual_chunk_rotary_embedding",
+    .name = "cpu.dual_chunk_rotary_embedding",
+    .dispatch_key = BERTH_DISPATCH_CPU,
+    .revision = 1,
+    .flags = BERTH_IMPL_DETERMINISTIC,
+    .create = create,
+    .workspace = workspace,
+    .forward = forward,
+    .destroy = berth_instance_free,
+};

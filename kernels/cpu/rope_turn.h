@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernels of ropes share: cosines and sines of angles, and pairs of a head turned by them.
+#ifndef BERTH_KERNELS_CPU_ROPE_TURN_H
+#define BERTH_KERNELS_CPU_ROPE_TURN_H
+
+#include <cpu/cpu.h>
+#include <cpu/simd.h>
+
+// Cosine and sine of an angle of at least 0 and below 10^6, each rounded once from what is right to
+// 40 bits: in plain double arithmetic, which the compiler can vectorise, cosf and sinf it cannot.
+BERTH_INLINE void circle_at(double angle, float *out_cosine, float *out_sine) {
+    // angle = n·π/2 + r with |r| ≤ π/4; adding 1.5·2^52 rounds to the integer n in the low bits.
+    const double shifted = angle * 0x1.45f306dc9c883p-1 + 0x1.8p+52;
+    const double whole = shifted - 0x1.8p+52;
+    uint64_t n;
+    memcpy(&n, &shifted, sizeof n);
+    // π/2 in two parts: the product with the first is exact.
+    const double r = (angle - whole * 0x1.921fb544p+0) - whole * 0x1.0b4611a626331p-34;
+    const double square = r * r;
+    double sine = 1.0 / 6227020800;
+    sine = sine * square - 1.0 / 39916800;
+    sine = sine * square + 1.0 / 362880;
+    sine = sine * square - 1.0 / 5040;
+    sine = sine * square + 1.0 / 120;
+    sine = sine * square - 1.0 / 6;
+    sine = (sine * square) * r + r;
+    double cosine = 1.0 / 479001600;
+    cosine = cosine * square - 1.0 / 3628800;
+    cosine = cosine * square + 1.0 / 40320;
+    cosine = cosine * square - 1.0 / 720;
+    cosine = cosine * square + 1.0 / 24;
+    cosine = cosine * square - 0.5;
+    cosine = cosine * square + 1.0;
+    // Every quarter turn takes cosine to sine and sine to −cosine.
+    const double turned_cosine = n & 1 ? sine : cosine;
+    const double turned_sine = n & 1 ? cosine : sine;
+    *out_cosine = (float)((n + 1) & 2 ? -turned_cosine : turned_cosine);
+    *out_sine = (float)(n & 2 ? -turned_sine : turned_sine);
+}
+
+// Pair i is (i, half + i).
+BERTH_INLINE void rotate_halves(const float *circle, const char *x, char *out, berth_dtype dtype,
+                                int64_t half) {
+    const int64_t bytes = half * (BERTH_DTYPE_BITS(dtype) / 8);
+    for (int64_t i = 0; i < half; i += BERTH_LANES) {
+        const berth_vec cosine = berth_vec_load_some(circle, BERTH_DTYPE_F32, i, half);
+        const berth_vec sine = berth_vec_load_some(circle + half, BERTH_DTYPE_F32, i, half);
+        const berth_vec x1 = berth_vec_load_some(x, dtype, i, half);
+        const berth_vec x2 = berth_vec_load_some(x + bytes, dtype, i, half);
+        berth_vec_store_some(out, dtype, i, half, x1 * cosine - x2 * sine);
+        berth_vec_store_some(out + bytes, dtype, i, half, x2 * cosine + x1 * sine);
+    }
+}
+
+// Pair i is (2i, 2i + 1).
+BERTH_INLINE void rotate_neighbours(const float *circle, const char *x, char *out,
+                                    berth_dtype dtype, int64_t half) {
+    BERTH_INDEPENDENT
+    for (int64_t i = 0; i < half; ++i) {
+        const float cosine = circle[i];
+        const float sine = circle[half + i];
+        const float x1 = berth_load_at(x, dtype, 2 * i);
+        const float x2 = berth_load_at(x, dtype, 2 * i + 1);
+        berth_store_at(out, dtype, 2 * i, x1 * cosine - x2 * sine);
+        berth_store_at(out, dtype, 2 * i + 1, x2 * cosine + x1 * sine);
+    }
+}
+
+#endif
