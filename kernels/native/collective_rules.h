@@ -45,6 +45,9 @@ static inline berth_status collective_dim(const berth_op_site *site, uint64_t at
                                           uint32_t *out_dim) {
     const int64_t rank = site->inputs[0]->ndim;
     const int64_t dim = site->attributes[attribute]->i64;
+    if (rank < 1) {
+        return BERTH_RULE_FAIL(site, 0, "must have at least 1 dimension");
+    }
     if (dim < -rank || dim >= rank) {
         return BERTH_RULE_ATTRIBUTE(site, attribute, "must be a dimension of %lld, is %lld",
                                     (long long)rank, (long long)dim);

@@ -42,6 +42,10 @@ static berth_status check_attributes(const berth_op_site *site) {
     if (!(base > 0 && isfinite(base))) {
         return BERTH_RULE_ATTRIBUTE(site, BASE, "must be finite and above 0, is %g", base);
     }
+    if (number(site, CHUNK_SIZE) < 1) {
+        return BERTH_RULE_ATTRIBUTE(site, CHUNK_SIZE, "must be at least 1, is %lld",
+                                    (long long)number(site, CHUNK_SIZE));
+    }
     if (number(site, LOCAL_SIZE) < 0 || number(site, LOCAL_SIZE) >= number(site, CHUNK_SIZE)) {
         return BERTH_RULE_ATTRIBUTE(site, LOCAL_SIZE, "must be 0 to chunk_size − 1, is %lld",
                                     (long long)number(site, LOCAL_SIZE));

@@ -29,7 +29,10 @@ static berth_status check_sizes(const berth_op_site *site) {
     const int64_t hidden = attribute(site, FULL_HIDDEN_SIZE);
     const int64_t ranks = attribute(site, TP_SIZE);
     const int64_t groups = attribute(site, FULL_N_GROUPS);
-    if (ranks < 1 || hidden != berth_last_dim(site->inputs[X]).b * ranks) {
+    if (ranks < 1) {
+        return BERTH_RULE_ATTRIBUTE(site, TP_SIZE, "must be at least 1, is %lld", (long long)ranks);
+    }
+    if (hidden != berth_last_dim(site->inputs[X]).b * ranks) {
         return BERTH_RULE_ATTRIBUTE(site, FULL_HIDDEN_SIZE,
                                     "must be tp_size times the last dimension of 'x', is %lld",
                                     (long long)hidden);

@@ -169,6 +169,10 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     q->dtype = BERTH_DTYPE_F8_E4M3FN;
     if (padding->kind != BERTH_ATTRIBUTE_NONE) {
         BERTH_RULE_TRY(berth_rule_rank(site, X, 2));
+        if (padding->i64 < 0) {
+            return BERTH_RULE_ATTRIBUTE(site, NUM_TOKEN_PADDING, "must not be negative, is %lld",
+                                        (long long)padding->i64);
+        }
         if (q->dims[0].symbol != BERTH_SYMBOL_NONE) {
             return BERTH_RULE_ATTRIBUTE(site, NUM_TOKEN_PADDING, "needs a constant number of rows");
         }

@@ -12,7 +12,8 @@ typedef struct berth_softmax_sum {
     double *sums; // [width], the caller's room
     int64_t width;
     float largest;
-    double total; // of the weights
+    int64_t taken; // scores
+    double total;  // of the weights
 } berth_softmax_sum;
 
 static inline berth_softmax_sum berth_softmax_begin(double *room, int64_t width) {
@@ -31,6 +32,7 @@ static inline void berth_softmax_take(berth_softmax_sum *self, float score, cons
         self->total *= factor;
         self->largest = score;
     }
+    ++self->taken;
     const double weight = score == -INFINITY ? 0 : exp((double)score - (double)self->largest);
     self->total += weight;
     for (int64_t i = 0; i < self->width && value; ++i) {
@@ -38,10 +40,9 @@ static inline void berth_softmax_take(berth_softmax_sum *self, float score, cons
     }
 }
 
-// Element i of the weighted mean; 0 when nothing was taken.
+// Element i of the weighted mean; 0 when nothing was taken, NaN when every score was −infinity.
 static inline float berth_softmax_at(const berth_softmax_sum *self, int64_t i) {
-    return self->total > 0 || self->total != self->total ? (float)(self->sums[i] / self->total)
-                                                         : 0.0f;
+    return self->taken > 0 ? (float)(self->sums[i] / self->total) : 0.0f;
 }
 
 static inline void berth_softmax_store(const berth_softmax_sum *self, void *row,

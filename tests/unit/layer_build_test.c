@@ -89,3 +89,48 @@ TEST(layer_alone_names_missing_weights_and_unknown_classes) {
     CHECK(built == NULL);
     core_registry_deinit(&core);
 }
+
+static void feed_bf16(void *context, berth_graph_builder *graph, berth_value *inputs) {
+    const berth_value_type type = {
+        .size = sizeof type,
+        .dtype = BERTH_DTYPE_BF16,
+        .ndim = 2,
+        .dims = {BERTH_DIM_CONST(5), BERTH_DIM_CONST(2)},
+    };
+    (void)context;
+    inputs[0] = berth_graph_parameter(graph, "x", &type);
+}
+
+// vLLM's plain tier; its device tiers hand over the float32 sum.
+TEST(a_router_rounds_its_logits_before_it_widens_them) {
+    static const berth_stored_tensor *const tensors[] = {&weight_tensor};
+    const berth_call call = {
+        .size = sizeof call,
+        .name = "GateLinear",
+        .prefix = "layer",
+        .output_count = 1,
+        BERTH_ATTRIBUTES(BERTH_I64("input_size", 2), BERTH_I64("output_size", 3),
+                         BERTH_TEXT("out_dtype", "f32")),
+    };
+    core_registry core;
+    berth_model_build *built = NULL;
+    core_registry_init(&core, NULL);
+    const berth_layer_request request = {
+        .registry = core.registry,
+        .config = &core.config,
+        .activation = BERTH_DTYPE_BF16,
+        .call = &call,
+        .tensors = tensors,
+        .tensor_count = 1,
+        .feed = feed_bf16,
+    };
+    CHECK_OK(berth_layer_create(&request, &built));
+    const berth_graph *graph = built->graph;
+    CHECK_UINT(graph->node_count, 2);
+    CHECK_STR(graph->nodes[0].op->op.name, "linear");
+    CHECK(graph->values[graph->nodes[0].outputs[0]].type.dtype == BERTH_DTYPE_BF16);
+    CHECK_STR(graph->nodes[1].op->op.name, "cast");
+    CHECK(graph->values[graph->nodes[1].outputs[0]].type.dtype == BERTH_DTYPE_F32);
+    berth_model_destroy(built);
+    core_registry_deinit(&core);
+}
