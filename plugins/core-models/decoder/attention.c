@@ -146,12 +146,10 @@ berth_value berth_decoder_attention(berth_builder *b, const berth_decoder *decod
 berth_value berth_decoder_latent_attention(berth_builder *b, const berth_decoder *decoder,
                                            const char *name, berth_value x) {
     const berth_decoder_latent *latent = &decoder->latent;
-    const berth_attribute *attributes[BERTH_DECODER_ROPE_MAX + 9];
+    const berth_attribute *attributes[BERTH_DECODER_ROPE_MAX + 8];
     uint64_t count = 0;
-    for (uint64_t i = 0; i < decoder->rope.count; ++i) {
-        if (i > 0) { // the first is rotary_dim, which the layer knows
-            attributes[count++] = &decoder->rope.attributes[i];
-        }
+    for (uint64_t i = 1; i < decoder->rope.count; ++i) { // the first, rotary_dim, is the layer's
+        attributes[count++] = &decoder->rope.attributes[i];
     }
     const berth_attribute *const own[] = {
         BERTH_I64("hidden_size", decoder->hidden_size),
@@ -162,7 +160,6 @@ berth_value berth_decoder_latent_attention(berth_builder *b, const berth_decoder
         BERTH_I64("qk_rope_head_dim", latent->rope_size),
         BERTH_I64("v_head_dim", latent->value_size),
         BERTH_F64("scale", decoder->attention_scale),
-        BERTH_F64("rms_norm_eps", decoder->norm_eps),
     };
     for (uint64_t i = 0; i < sizeof own / sizeof own[0]; ++i) {
         attributes[count++] = own[i];

@@ -177,6 +177,7 @@ berth_value berth_decoder_mixture(berth_builder *b, const berth_decoder *decoder
             BERTH_BOOL("has_bias", experts->has_bias),
             BERTH_F64("routed_scaling_factor", experts->scale > 0 ? experts->scale : 1),
             BERTH_F64("swiglu_limit", experts->limit > 0 ? experts->limit : 7),
+            BERTH_F64("swiglu_alpha", experts->alpha > 0 ? experts->alpha : 1.702),
             BERTH_BOOL("use_grouped_topk", experts->group_count > 0),
             BERTH_I64("num_expert_group", experts->group_count > 0 ? experts->group_count : 1),
             BERTH_I64("topk_group", experts->group_count > 0 ? experts->groups_per_token : 1)));
