@@ -144,6 +144,7 @@ typedef struct berth_decoder {
     double residual_scale; // of what attention and MLP add
     double logit_scale;
     double logit_soft_cap;
+    double sparsity; // share of the gates of a gated GELU that are cut off
     berth_decoder_experts experts;
     berth_decoder_latent latent;
 } berth_decoder;
