@@ -341,6 +341,13 @@ static berth_value slot_linear(berth_builder *builder, const berth_linear *linea
     return berth_graph_has_failed(building->graph) ? BERTH_VALUE_NONE : y;
 }
 
+static void slot_ignore(berth_builder *builder, const char *text) {
+    berth_building *building = behind(builder);
+    if (!berth_graph_has_failed(building->graph) && text[0] != '\0') {
+        berth_parameters_ignore(building->parameters, text);
+    }
+}
+
 // ---- texts and failures -------------------------------------------------------------------------
 
 static const char *slot_intern(berth_builder *builder, const char *text, uint64_t length) {
@@ -391,6 +398,7 @@ void berth_building_open(berth_building *building, const berth_json *config) {
         .fail = slot_fail,
         .has_failed = slot_has_failed,
         .state = slot_state,
+        .ignore = slot_ignore,
         .max_model_len = building->config->max_model_len,
     };
 }

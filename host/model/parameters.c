@@ -203,6 +203,10 @@ berth_status berth_parameters_take(berth_parameters *parameters, const berth_par
     return BERTH_OK;
 }
 
+void berth_parameters_ignore(berth_parameters *parameters, const char *text) {
+    berth_weight_names_ignore(&parameters->names, text);
+}
+
 static void list_names(berth_text *text, const char *what, size_t count, const char *const *names) {
     if (count == 0) {
         return;

@@ -21,6 +21,8 @@ BERTH_MUST_CHECK berth_status berth_parameters_create(const berth_checkpoint *ch
 BERTH_MUST_CHECK berth_status berth_parameters_take(berth_parameters *parameters,
                                                     const berth_parameter *declared,
                                                     berth_weight **out_weight);
+// Tensors in whose names the text occurs may be left over.
+void berth_parameters_ignore(berth_parameters *parameters, const char *text);
 // CORRUPT lists the missing tensors and those that no parameter took.
 BERTH_MUST_CHECK berth_status berth_parameters_check(const berth_parameters *parameters);
 // All weights in the order of their declaration, as one array in the arena.

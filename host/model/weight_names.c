@@ -58,13 +58,18 @@ static bool is_same_shard(const char *a, const char *b) {
     return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
 
+static bool applies(const berth_weight_rule *rule, const berth_json *config) {
+    const berth_json *value = rule->when == NULL ? NULL : berth_json_find(config, rule->when);
+    return rule->when == NULL || (value != NULL && berth_json_kind_of(value) != BERTH_JSON_NULL);
+}
+
 static berth_status apply_rules(const berth_weight_names *names, berth_weight_source *source) {
     source->parameter = source->tensor->name;
     source->slice = -1;
     for (uint64_t i = 0; i < names->model->weight_rule_count; ++i) {
         const berth_weight_rule *rule = names->model->weight_rules[i];
         const occurrence found = find_from(source->tensor->name, rule->from);
-        if (found.at == NULL) {
+        if (found.at == NULL || !applies(rule, names->config)) {
             continue;
         }
         if (rule->to == NULL) {
@@ -126,6 +131,7 @@ berth_status berth_weight_names_init(berth_weight_names *names, const berth_chec
                                      const berth_model *model, berth_arena *arena) {
     *names = (berth_weight_names){
         .model = model,
+        .config = berth_checkpoint_config(checkpoint),
         .arena = arena,
         .count = berth_checkpoint_count(checkpoint),
     };
@@ -162,6 +168,13 @@ static void vary(const char *parameter, int form, char *out, size_t room) {
                    : form == 1 ? parameter
                    : is_inside ? dot
                                : "");
+}
+
+void berth_weight_names_ignore(berth_weight_names *names, const char *text) {
+    for (size_t i = 0; i < names->count; ++i) {
+        berth_weight_source *source = &names->sources[i];
+        source->is_ignored = source->is_ignored || strstr(source->tensor->name, text) != NULL;
+    }
 }
 
 uint32_t berth_weight_names_first(const berth_weight_names *names, const char *parameter) {

@@ -23,6 +23,7 @@ typedef struct berth_weight_source {
 
 typedef struct berth_weight_names {
     const berth_model *model; // whose rules
+    const berth_json *config; // what they may ask
     berth_arena *arena;       // borrowed
     berth_weight_source *sources;
     size_t count;
@@ -34,6 +35,9 @@ BERTH_MUST_CHECK berth_status berth_weight_names_init(berth_weight_names *names,
                                                       const berth_checkpoint *checkpoint,
                                                       const berth_model *model, berth_arena *arena);
 void berth_weight_names_deinit(berth_weight_names *names);
+
+// Sources in whose tensors' names the text occurs need not be used.
+void berth_weight_names_ignore(berth_weight_names *names, const char *text);
 
 // The first source of a parameter; BERTH_NO_SOURCE when there is none or the name is NULL. Files of
 // a bare model leave out the first word of the name ("model."), those of a model that also sees or

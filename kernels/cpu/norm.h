@@ -12,8 +12,9 @@ typedef struct berth_norm {
     const berth_host *host;
     const berth_cpu *cpu;
     float eps;
-    int64_t group;   // columns of one mean; 0: all
-    int64_t options; // the kernel's own
+    int64_t group;       // columns of one mean; 0: all
+    int64_t options;     // the kernel's own
+    int64_t weight_rows; // of x so many rows in turn have one of the weight; 0: all have the same
 } berth_norm;
 
 static inline berth_status berth_norm_create(const berth_op_site *site, const berth_device *device,
@@ -156,6 +157,14 @@ static inline void berth_norm_begin(const berth_norm_job *in, berth_norm_row *ro
     };
 }
 
+// The row of the weight that row i of x has.
+static inline void berth_norm_turn(const berth_norm_job *in, int64_t i, berth_norm_row *row) {
+    if (in->self->weight_rows > 0) {
+        const berth_tensor *weight = berth_norm_input(in, in->operands->weight);
+        row->weight = berth_row(weight, i % in->self->weight_rows);
+    }
+}
+
 // A part's rows; `one` is a constant function where this is inlined.
 typedef void (*berth_norm_one)(const berth_norm_row *row, berth_dtype dtype);
 BERTH_INLINE void berth_norm_part(const berth_norm_job *in, berth_norm_one one, int64_t part,
@@ -174,6 +183,7 @@ BERTH_INLINE void berth_norm_part(const berth_norm_job *in, berth_norm_one one, 
         row.y = berth_rows_at(&y, i);
         row.gate = gate ? berth_rows_at(&gates, i) : NULL;
         row.sum = has_sum ? berth_rows_at(&sums, i) : NULL;
+        berth_norm_turn(in, i, &row);
         if (in->args->inputs[0]->dtype == BERTH_DTYPE_F32) {
             one(&row, BERTH_DTYPE_F32);
         } else if (in->args->inputs[0]->dtype == BERTH_DTYPE_BF16) {

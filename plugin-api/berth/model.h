@@ -16,6 +16,9 @@ typedef struct berth_weight_rule {
     const char *shard; // id of the shard that the tensor fills, or NULL for the whole parameter
     // 1: the tensor's last two dimensions are the parameter's, exchanged. From ABI 1.1 on
     uint64_t is_transposed;
+    // A key of config.json: without it, or with null under it, there is no such rule. NULL: always.
+    // From ABI 1.1 on
+    const char *when;
 } berth_weight_rule;
 
 typedef struct berth_model {

@@ -1,27 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cohere2ForCausalLM: Cohere without norms of queries and keys; layers with a sliding window have a
-// rope, the others have none.
-#include "decoder/decoder.h"
+// Cohere2ForCausalLM: layers with a sliding window have a rope, the others have none.
+#include "decoder/cohere.h"
 
 static void build(berth_builder *builder) {
-    berth_decoder_names names = berth_decoder_llama_names;
-    names.mlp_norm = NULL;
-    berth_decoder cohere = {
-        .names = &names,
-        .norm = BERTH_NORM_MEAN,
-        .norm_eps = 1e-5,
-        .is_parallel = 1,
-        .turns_neighbours = 1,
-        .ties_embeddings = 1,
-    };
-    berth_decoder_read(builder, &cohere);
-    cohere.has_qkv_bias = berth_config_bool_or(builder, "attention_bias", 0);
-    cohere.has_output_bias = cohere.has_qkv_bias;
-    cohere.logit_scale = berth_config_f64_or(builder, "logit_scale", 0.0625);
-    cohere.sliding_window = berth_decoder_read_window(builder);
-    cohere.sliding_period = berth_config_count_or(builder, "sliding_window_pattern", 4);
-    cohere.turns_sliding_only = 1;
-    berth_decoder_build(builder, &cohere);
+    berth_decoder_names names;
+    berth_decoder cohere2;
+    berth_cohere_read(builder, &names, &cohere2);
+    cohere2.sliding_window = berth_decoder_read_window(builder);
+    cohere2.sliding_period = berth_config_count_or(builder, "sliding_window_pattern", 4);
+    cohere2.turns_sliding_only = 1;
+    berth_decoder_build(builder, &cohere2);
 }
 
 const berth_model berth_model_cohere2 = {

@@ -3,11 +3,6 @@
 // matrices are stored [inputs, outputs].
 #include "decoder/decoder.h"
 
-#define TRANSPOSED(name)                                                                           \
-    &(const berth_weight_rule) {                                                                   \
-        .size = sizeof(berth_weight_rule), .from = (name), .to = (name), .is_transposed = 1,       \
-    }
-
 static void build(berth_builder *builder) {
     berth_decoder_names names = {
         .embedding = "transformer.wte",
@@ -44,9 +39,9 @@ static void build(berth_builder *builder) {
 }
 
 static const berth_weight_rule *const rules[] = {
-    TRANSPOSED(".c_attn."),
-    TRANSPOSED(".c_proj."),
-    TRANSPOSED(".c_fc."),
+    BERTH_DECODER_TRANSPOSED(".c_attn.", ".c_attn."),
+    BERTH_DECODER_TRANSPOSED(".c_proj.", ".c_proj."),
+    BERTH_DECODER_TRANSPOSED(".c_fc.", ".c_fc."),
     BERTH_DECODER_RULE(".attn.bias", NULL, NULL), // masks, which old files hold
     BERTH_DECODER_RULE(".attn.masked_bias", NULL, NULL),
 };

@@ -75,9 +75,8 @@ static berth_value prepare(berth_builder *b, const berth_decoder *decoder, const
                                                         : y;
 }
 
-// Turns query [T, H, D] and key [T, K, D] by their tokens' positions.
-static void rotate(berth_builder *b, const berth_decoder *decoder, const char *name, int64_t window,
-                   berth_value query_key[2]) {
+void berth_decoder_rotate(berth_builder *b, const berth_decoder *decoder, const char *name,
+                          int64_t window, berth_value query_key[2]) {
     const int is_sliding = window > 0 && decoder->sliding_rope.count > 0;
     const berth_decoder_rope *rope = is_sliding ? &decoder->sliding_rope : &decoder->rope;
     const berth_attribute *attributes[BERTH_DECODER_ROPE_MAX];
@@ -87,10 +86,11 @@ static void rotate(berth_builder *b, const berth_decoder *decoder, const char *n
     for (uint64_t i = 0; i < rope->count; ++i) {
         attributes[i] = &rope->attributes[i];
     }
+    const uint64_t outputs = query_key[1] == BERTH_VALUE_NONE ? 1 : 2;
     BERTH_EMIT(b, "rotary_embedding", .prefix = berth_build_name(b, "%s.rotary_emb", name),
                BERTH_INPUTS(b->input(b, "positions"), query_key[0], query_key[1]),
                .attributes = attributes, .attribute_count = rope->count, .outputs = query_key,
-               .output_count = 2);
+               .output_count = outputs);
 }
 
 // ---- attention ----------------------------------------------------------------------------------
@@ -119,39 +119,13 @@ static berth_value attend(berth_builder *b, const berth_decoder *decoder, int64_
                          BERTH_I64("sliding_window", berth_decoder_window(b, decoder, layer))));
 }
 
-berth_value berth_decoder_attention(berth_builder *b, const berth_decoder *decoder, int64_t layer,
-                                    berth_value x) {
-    const berth_decoder_names *names = decoder->names;
-    const char *name = berth_decoder_piece(b, decoder, layer, names->attention);
-    if (decoder->latent.kv_lora_rank > 0) {
-        return berth_decoder_latent_attention(b, decoder, name, x);
-    }
-    berth_value qkv[3] = {0};
-    (decoder->has_grouped_qkv ? project_groups : project)(
-        b, decoder, berth_build_name(b, "%s.%s", name, names->qkv), x, qkv);
-    qkv[0] = prepare(b, decoder, berth_build_name(b, "%s.%s", name, names->q_norm), qkv[0],
-                     decoder->num_heads);
-    qkv[1] = prepare(b, decoder, berth_build_name(b, "%s.%s", name, names->k_norm), qkv[1],
-                     decoder->num_kv_heads);
-    rotate(b, decoder, name, berth_decoder_window(b, decoder, layer), qkv);
-    return BERTH_LAYER(
-        b, "RowParallelLinear",
-        .prefix = berth_build_name(b, "%s.%s", name, names->attention_output),
-        BERTH_INPUTS(attend(b, decoder, layer, qkv)),
-        BERTH_ATTRIBUTES(BERTH_I64("input_size", decoder->num_heads * decoder->head_size),
-                         BERTH_I64("output_size", decoder->hidden_size),
-                         BERTH_BOOL("bias", decoder->has_output_bias)));
-}
-
-berth_value berth_decoder_latent_attention(berth_builder *b, const berth_decoder *decoder,
-                                           const char *name, berth_value x) {
+static berth_value attend_latents(berth_builder *b, const berth_decoder *decoder, const char *name,
+                                  berth_value x) {
     const berth_decoder_latent *latent = &decoder->latent;
     const berth_attribute *attributes[BERTH_DECODER_ROPE_MAX + 9];
     uint64_t count = 0;
-    for (uint64_t i = 0; i < decoder->rope.count; ++i) {
-        if (i > 0) { // the first is rotary_dim, which the layer knows
-            attributes[count++] = &decoder->rope.attributes[i];
-        }
+    for (uint64_t i = 1; i < decoder->rope.count; ++i) { // the first, rotary_dim, is the layer's
+        attributes[count++] = &decoder->rope.attributes[i];
     }
     const berth_attribute *const own[] = {
         BERTH_I64("hidden_size", decoder->hidden_size),
@@ -162,7 +136,7 @@ berth_value berth_decoder_latent_attention(berth_builder *b, const berth_decoder
         BERTH_I64("qk_rope_head_dim", latent->rope_size),
         BERTH_I64("v_head_dim", latent->value_size),
         BERTH_F64("scale", decoder->attention_scale),
-        BERTH_F64("rms_norm_eps", decoder->norm_eps),
+        BERTH_F64("rms_norm_eps", 1e-6), // whatever config.json says of the other norms
     };
     for (uint64_t i = 0; i < sizeof own / sizeof own[0]; ++i) {
         attributes[count++] = own[i];
@@ -170,4 +144,28 @@ berth_value berth_decoder_latent_attention(berth_builder *b, const berth_decoder
     return BERTH_LAYER(b, "MultiHeadLatentAttentionWrapper", .prefix = name,
                        BERTH_INPUTS(BERTH_VALUE_NONE, x), .attributes = attributes,
                        .attribute_count = count);
+}
+
+berth_value berth_decoder_attention(berth_builder *b, const berth_decoder *decoder, int64_t layer,
+                                    berth_value x) {
+    const berth_decoder_names *names = decoder->names;
+    const char *name = berth_decoder_piece(b, decoder, layer, names->attention);
+    if (decoder->latent.kv_lora_rank > 0) {
+        return attend_latents(b, decoder, name, x);
+    }
+    berth_value qkv[3] = {0};
+    (decoder->has_grouped_qkv ? project_groups : project)(
+        b, decoder, berth_build_name(b, "%s.%s", name, names->qkv), x, qkv);
+    qkv[0] = prepare(b, decoder, berth_build_name(b, "%s.%s", name, names->q_norm), qkv[0],
+                     decoder->num_heads);
+    qkv[1] = prepare(b, decoder, berth_build_name(b, "%s.%s", name, names->k_norm), qkv[1],
+                     decoder->num_kv_heads);
+    berth_decoder_rotate(b, decoder, name, berth_decoder_window(b, decoder, layer), qkv);
+    return BERTH_LAYER(
+        b, "RowParallelLinear",
+        .prefix = berth_build_name(b, "%s.%s", name, names->attention_output),
+        BERTH_INPUTS(attend(b, decoder, layer, qkv)),
+        BERTH_ATTRIBUTES(BERTH_I64("input_size", decoder->num_heads * decoder->head_size),
+                         BERTH_I64("output_size", decoder->hidden_size),
+                         BERTH_BOOL("bias", decoder->has_output_bias)));
 }

@@ -10,7 +10,7 @@ const char *berth_decoder_piece(berth_builder *b, const berth_decoder *decoder, 
 }
 
 // The table of token embeddings and, where positions are learned, theirs.
-static berth_value embed(berth_builder *b, const berth_decoder *decoder) {
+berth_value berth_decoder_embed(berth_builder *b, const berth_decoder *decoder) {
     const berth_decoder_names *names = decoder->names;
     const berth_value x = BERTH_LAYER(
         b, "VocabParallelEmbedding", .prefix = names->embedding,
@@ -29,7 +29,7 @@ static berth_value embed(berth_builder *b, const berth_decoder *decoder) {
     return BERTH_EMIT(b, "add", .prefix = names->embedding, BERTH_INPUTS(x, place));
 }
 
-static berth_value head(berth_builder *b, const berth_decoder *decoder, berth_value x) {
+berth_value berth_decoder_head(berth_builder *b, const berth_decoder *decoder, berth_value x) {
     const char *tied_to = decoder->ties_embeddings ? decoder->names->embedding : NULL;
     return BERTH_LAYER(
         b, "LogitsProcessor", .prefix = decoder->names->head, BERTH_INPUTS(x),
@@ -67,7 +67,7 @@ static void add_layer(berth_builder *b, const berth_decoder *decoder, int64_t la
     berth_stream_add(b, decoder, mlp, stream, y);
 }
 
-void berth_decoder_build(berth_builder *b, const berth_decoder *decoder) {
+void berth_decoder_describe(berth_builder *b, const berth_decoder *decoder) {
     const berth_model_description description = {
         .size = sizeof(berth_model_description),
         .vocab_size = decoder->vocab_size,
@@ -76,12 +76,16 @@ void berth_decoder_build(berth_builder *b, const berth_decoder *decoder) {
         .layer_count = decoder->layer_count,
     };
     b->describe(b, &description);
-    berth_stream stream = {.sum = embed(b, decoder)};
+}
+
+void berth_decoder_build(berth_builder *b, const berth_decoder *decoder) {
+    berth_decoder_describe(b, decoder);
+    berth_stream stream = {.sum = berth_decoder_embed(b, decoder)};
     for (int64_t i = 0; i < decoder->layer_count; ++i) {
         add_layer(b, decoder, i, &stream);
     }
     const berth_value x = berth_stream_norm(b, decoder, decoder->names->final_norm, &stream);
-    b->output(b, "logits", head(b, decoder, x));
+    b->output(b, "logits", berth_decoder_head(b, decoder, x));
 }
 
 const berth_weight_rule *const berth_decoder_rules[BERTH_DECODER_RULES] = {

@@ -86,7 +86,8 @@ typedef struct berth_decoder_experts {
     double scale;
     const char *scoring; // NULL: "softmax"
     const char *activation;
-    double limit; // of activation swigluoai
+    double limit; // of activation swigluoai, as alpha
+    double alpha;
 } berth_decoder_experts;
 
 // Attention over latent rows, where kv_lora_rank is not 0.
@@ -143,6 +144,7 @@ typedef struct berth_decoder {
     double residual_scale; // of what attention and MLP add
     double logit_scale;
     double logit_soft_cap;
+    double sparsity; // share of the gates of a gated GELU that are cut off
     berth_decoder_experts experts;
     berth_decoder_latent latent;
 } berth_decoder;
@@ -172,6 +174,13 @@ void berth_decoder_build(berth_builder *builder, const berth_decoder *decoder);
     &(const berth_weight_rule) {                                                                   \
         .size = sizeof(berth_weight_rule), .from = (from_text), .to = (to_text),                   \
         .shard = (shard_id),                                                                       \
+    }
+
+// The tensor is stored [inputs, outputs].
+#define BERTH_DECODER_TRANSPOSED(from_text, to_text)                                               \
+    &(const berth_weight_rule) {                                                                   \
+        .size = sizeof(berth_weight_rule), .from = (from_text), .to = (to_text),                   \
+        .is_transposed = 1,                                                                        \
     }
 
 // q_proj, k_proj and v_proj fill qkv_proj; old files hold what follows from rope_theta, too.

@@ -70,6 +70,11 @@ static berth_value activate(berth_builder *b, const berth_decoder *decoder, cons
     if (strcmp(decoder->activation, "xielu") == 0) {
         return xielu(b, name, x);
     }
+    if (decoder->sparsity > 0) {
+        return BERTH_EMIT(b, "gelu_and_mul_sparse", .prefix = name, BERTH_INPUTS(x),
+                          BERTH_ATTRIBUTES(BERTH_F64("activation_sparsity", decoder->sparsity),
+                                           BERTH_TEXT("approximate", found->approximate)));
+    }
     return decoder->has_no_gate || found->approximate == NULL
                ? BERTH_EMIT(b, op, .prefix = name, BERTH_INPUTS(x))
                : BERTH_EMIT(b, op, .prefix = name, BERTH_INPUTS(x),
@@ -154,8 +159,8 @@ static berth_value shared(berth_builder *b, const berth_decoder *decoder, const 
                                         BERTH_BOOL("renormalize", 0)));
 }
 
-berth_value berth_decoder_mixture(berth_builder *b, const berth_decoder *decoder, const char *name,
-                                  berth_value x) {
+static berth_value mixture(berth_builder *b, const berth_decoder *decoder, const char *name,
+                           berth_value x) {
     const berth_decoder_experts *experts = &decoder->experts;
     const char *router = berth_build_name(b, "%s.%s", name, decoder->names->router);
     const berth_value logits = project(b, decoder, router, experts->count, x);
@@ -177,6 +182,7 @@ berth_value berth_decoder_mixture(berth_builder *b, const berth_decoder *decoder
             BERTH_BOOL("has_bias", experts->has_bias),
             BERTH_F64("routed_scaling_factor", experts->scale > 0 ? experts->scale : 1),
             BERTH_F64("swiglu_limit", experts->limit > 0 ? experts->limit : 7),
+            BERTH_F64("swiglu_alpha", experts->alpha > 0 ? experts->alpha : 1.702),
             BERTH_BOOL("use_grouped_topk", experts->group_count > 0),
             BERTH_I64("num_expert_group", experts->group_count > 0 ? experts->group_count : 1),
             BERTH_I64("topk_group", experts->group_count > 0 ? experts->groups_per_token : 1)));
@@ -186,6 +192,6 @@ berth_value berth_decoder_mlp(berth_builder *b, const berth_decoder *decoder, in
                               berth_value x) {
     const char *name = berth_decoder_piece(b, decoder, layer, decoder->names->mlp);
     return has_experts(b, decoder, layer)
-               ? berth_decoder_mixture(b, decoder, name, x)
+               ? mixture(b, decoder, name, x)
                : berth_decoder_dense(b, decoder, name, decoder->intermediate_size, x);
 }

@@ -34,14 +34,18 @@ berth_value berth_decoder_attention(berth_builder *builder, const berth_decoder 
                                     int64_t layer, berth_value x);
 berth_value berth_decoder_mlp(berth_builder *builder, const berth_decoder *decoder, int64_t layer,
                               berth_value x);
-// The MLP of one layer, whatever the others are.
+// An MLP of `size`.
 berth_value berth_decoder_dense(berth_builder *builder, const berth_decoder *decoder,
                                 const char *name, int64_t size, berth_value x);
-berth_value berth_decoder_mixture(berth_builder *builder, const berth_decoder *decoder,
-                                  const char *name, berth_value x);
-berth_value berth_decoder_latent_attention(berth_builder *builder, const berth_decoder *decoder,
-                                           const char *name, berth_value x);
 
+// For models that are built of the same parts in another order.
+void berth_decoder_describe(berth_builder *builder, const berth_decoder *decoder);
+berth_value berth_decoder_embed(berth_builder *builder, const berth_decoder *decoder);
+berth_value berth_decoder_head(berth_builder *builder, const berth_decoder *decoder, berth_value x);
+// Turns query [T, H, D] and, unless it is BERTH_VALUE_NONE, key [T, K, D] by their tokens'
+// positions, as a layer with that window does.
+void berth_decoder_rotate(berth_builder *builder, const berth_decoder *decoder, const char *name,
+                          int64_t window, berth_value query_key[2]);
 // "LAYERS.<layer>.<piece>"; NULL for a piece that is NULL.
 const char *berth_decoder_piece(berth_builder *builder, const berth_decoder *decoder, int64_t layer,
                                 const char *piece);

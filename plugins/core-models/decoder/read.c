@@ -59,6 +59,10 @@ static void read_heads(berth_builder *builder, berth_decoder *decoder) {
 static int64_t read_intermediate(berth_builder *builder, const berth_decoder *decoder) {
     const char *width = spelling(builder, "hidden_size", "n_embd");
     const char *key = strcmp(width, "n_embd") == 0 ? "n_inner" : "intermediate_size";
+    uint64_t count = 0;
+    if (builder->host->json_get_count(builder->config, key, &count) == BERTH_OK) {
+        return berth_config_count(builder, "intermediate_size.0"); // one for each layer
+    }
     return strcmp(key, "n_inner") == 0
                ? berth_config_count_or(builder, key, 4 * decoder->hidden_size)
                : berth_config_count(builder, key);
