@@ -13,11 +13,41 @@
 
 // ---- which model class --------------------------------------------------------------------------
 
-// "Llama" of "LlamaForCausalLM": what architectures differ in.
-static const char *stem(berth_arena *arena, const char *architecture) {
+// "Llama" of "LlamaForCausalLM", "GPT2" of "GPT2LMHeadModel": what architectures differ in.
+static berth_str stem_of(const char *architecture) {
     const char *suffix = strstr(architecture, "For");
+    suffix = suffix == NULL ? strstr(architecture, "LMHead") : suffix;
     const size_t size = suffix == NULL ? strlen(architecture) : (size_t)(suffix - architecture);
-    return berth_arena_copy(arena, (berth_str){.data = architecture, .size = size});
+    return (berth_str){.data = architecture, .size = size};
+}
+
+static const char *stem(berth_arena *arena, const char *architecture) {
+    return berth_arena_copy(arena, stem_of(architecture));
+}
+
+// Whether a model_type such as "gpt_neox" or "gemma3_text" is that of "GPTNeoX", "Gemma3".
+static bool is_type_of(const char *type, berth_str name) {
+    size_t matched = 0;
+    for (; *type != '\0' && strcmp(type, "_text") != 0; ++type) {
+        if (*type == '_') {
+            continue;
+        }
+        if (matched == name.size || (*type | 0x20) != (name.data[matched] | 0x20)) {
+            return false;
+        }
+        ++matched;
+    }
+    return matched == name.size;
+}
+
+// By the name of the class; config.json without one gives its model_type.
+static const berth_model_entry *find_model(const berth_registry *registry, const char *name) {
+    const berth_model_entry *found = berth_registry_find_model(registry, name);
+    for (size_t i = 0; found == NULL && i < berth_registry_model_count(registry); ++i) {
+        const berth_model_entry *entry = berth_registry_model_at(registry, i);
+        found = is_type_of(name, stem_of(entry->model.architecture)) ? entry : NULL;
+    }
+    return found;
 }
 
 static berth_status no_model(const berth_registry *registry, const char *architecture,
@@ -110,7 +140,7 @@ static berth_status create(const berth_registry *registry, const berth_config *c
         return BERTH_FAIL(UNSUPPORTED, "activations of type %s", berth_dtype_name(activation));
     }
     const char *architecture = berth_checkpoint_architecture(checkpoint);
-    const berth_model_entry *entry = berth_registry_find_model(registry, architecture);
+    const berth_model_entry *entry = find_model(registry, architecture);
     if (entry == NULL) {
         return no_model(registry, architecture, build->arena);
     }

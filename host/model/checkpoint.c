@@ -35,11 +35,12 @@ static berth_status read_config(berth_checkpoint *checkpoint) {
     BERTH_TRY(path_of(checkpoint, "config.json", &path));
     BERTH_TRY(berth_config_json_load(path, &checkpoint->config));
     berth_str name = {0};
-    if (berth_json_get_str(checkpoint->config, "architectures.0", &name) != BERTH_OK ||
-        name.size == 0) {
+    const bool is_listed = berth_json_has(checkpoint->config, "architectures.0");
+    const char *key = is_listed ? "architectures.0" : "model_type";
+    if (berth_json_get_str(checkpoint->config, key, &name) != BERTH_OK || name.size == 0) {
         return BERTH_FAIL(CORRUPT,
                           "%s: architectures is missing or no list of names, a model class such as "
-                          "[\"LlamaForCausalLM\"] is needed",
+                          "[\"LlamaForCausalLM\"] is needed, or a model_type",
                           path);
     }
     checkpoint->architecture = name.data;

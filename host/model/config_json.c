@@ -14,14 +14,25 @@
 #define MAX_DEPTH 24 // the writer's own limit is 32
 
 // Keys that rope_parameters takes over.
-static const char *const replaced_keys[] = {"rope_theta", "rope_scaling", "rope_parameters"};
-
-// Keys that rope_parameters gets from beside it when it lacks them.
-static const char *const rope_keys[] = {
+static const char *const replaced_keys[] = {
     "rope_theta",
-    "partial_rotary_factor",
-    "original_max_position_embeddings",
+    "rope_scaling",
+    "rope_parameters",
+    "rope_local_base_freq",
 };
+
+// Keys that rope_parameters gets from beside it when it lacks them, and what else they are called.
+static const char *const rope_keys[][2] = {
+    {"rope_theta",                       "rotary_emb_base"},
+    {"partial_rotary_factor",            "rotary_pct"     },
+    {"original_max_position_embeddings", NULL             },
+};
+
+// Of a model that also sees or hears these are those of the whole.
+static const char *const outer_keys[] = {"architectures", "model_type"};
+
+#define LOCAL_THETA                                                                                \
+    "rope_local_base_freq" // of layers with a window, which have a rope of their own
 
 // Old names of rope types; "mrope" is the default rope plus mrope_section.
 static const char *const rope_types[][2] = {
@@ -108,6 +119,14 @@ static bool is_per_layer(const berth_json *rope) {
     return false;
 }
 
+// What stands beside the rope under a key of `rope_keys`, or under its other name; NULL: nothing.
+static const berth_json *beside_rope(const berth_json *root, size_t key) {
+    const char *other = rope_keys[key][1];
+    return berth_json_has(root, rope_keys[key][0])        ? berth_json_find(root, rope_keys[key][0])
+           : other != NULL && berth_json_has(root, other) ? berth_json_find(root, other)
+                                                          : NULL;
+}
+
 static void put_rope(berth_json_writer *writer, const berth_json *root, const berth_json *rope) {
     static const char *const types[] = {"rope_type", "type"};
     berth_json_begin_object(writer);
@@ -118,11 +137,30 @@ static void put_rope(berth_json_writer *writer, const berth_json *root, const be
         }
     }
     for (size_t i = 0; i < BERTH_COUNT(rope_keys); ++i) {
-        if (berth_json_has(root, rope_keys[i]) &&
-            (rope == NULL || berth_json_find(rope, rope_keys[i]) == NULL)) {
-            put_member(writer, rope_keys[i], berth_json_find(root, rope_keys[i]));
+        const char *key = rope_keys[i][0];
+        const berth_json *beside = beside_rope(root, i);
+        if (beside != NULL && (rope == NULL || berth_json_find(rope, key) == NULL)) {
+            put_member(writer, key, beside);
         }
     }
+    berth_json_end_object(writer);
+}
+
+// One rope for all layers, or one for those with a window and one for the others.
+static void put_ropes(berth_json_writer *writer, const berth_json *root, const berth_json *rope) {
+    berth_json_put_key(writer, "rope_parameters");
+    if (!berth_json_has(root, LOCAL_THETA)) {
+        put_rope(writer, root, rope);
+        return;
+    }
+    berth_json_begin_object(writer);
+    berth_json_put_key(writer, "full_attention");
+    put_rope(writer, root, rope);
+    berth_json_put_key(writer, "sliding_attention");
+    berth_json_begin_object(writer);
+    put_rope_type(writer, NULL);
+    put_member(writer, "rope_theta", berth_json_find(root, LOCAL_THETA));
+    berth_json_end_object(writer);
     berth_json_end_object(writer);
 }
 
@@ -150,24 +188,44 @@ static berth_status put_config(berth_json_writer *writer, const berth_json *root
     }
     if (is_per_layer(rope)) {
         put_member(writer, "rope_parameters", rope);
-    } else if (rope != NULL || berth_json_has(root, "rope_theta")) {
-        berth_json_put_key(writer, "rope_parameters");
-        put_rope(writer, root, rope);
+    } else if (rope != NULL || beside_rope(root, 0) != NULL) {
+        put_ropes(writer, root, rope);
     }
     berth_json_end_object(writer);
     return BERTH_OK;
 }
 
-static berth_status normalise(const berth_json *root, const char *name, berth_json **out_config) {
-    if (berth_json_kind_of(root) != BERTH_JSON_OBJECT) {
-        return BERTH_FAIL(CORRUPT, "%s: is %s, an object is needed", name,
-                          berth_json_kind_name(berth_json_kind_of(root)));
+// Of a model that also sees or hears the members of text_config take the places of the whole's.
+static berth_status put_flat(berth_json_writer *writer, const berth_json *root) {
+    const berth_json *text = berth_json_find(root, "text_config");
+    berth_json_begin_object(writer);
+    for (size_t i = 0; i < berth_json_size(root); ++i) {
+        const berth_str key = berth_json_key_at(root, i);
+        if (is_in(key, outer_keys, BERTH_COUNT(outer_keys)) ||
+            (berth_json_member(text, key) == NULL && !berth_str_equal_cstr(key, "text_config"))) {
+            put_member(writer, key.data, berth_json_at(root, i));
+        }
     }
+    for (size_t i = 0; i < berth_json_size(text); ++i) {
+        const berth_str key = berth_json_key_at(text, i);
+        if (!is_in(key, outer_keys, BERTH_COUNT(outer_keys)) ||
+            berth_json_member(root, key) == NULL) {
+            put_member(writer, key.data, berth_json_at(text, i));
+        }
+    }
+    berth_json_end_object(writer);
+    return BERTH_OK;
+}
+
+// What `put` makes of the document, parsed again.
+static berth_status rewrite(const berth_json *root, const char *name,
+                            berth_status (*put)(berth_json_writer *writer, const berth_json *root),
+                            berth_json **out_config) {
     berth_text text;
     berth_text_init(&text, 4 * MAX_BYTES);
     berth_json_writer writer;
     berth_json_writer_init(&writer, &text, 0);
-    berth_status status = put_config(&writer, root);
+    berth_status status = put(&writer, root);
     if (status == BERTH_OK) {
         status = berth_text_finish(&text, NULL);
     }
@@ -176,6 +234,22 @@ static berth_status normalise(const berth_json *root, const char *name, berth_js
         status = berth_json_parse(berth_text_str(&text), name, &limits, out_config);
     }
     berth_text_deinit(&text);
+    return status;
+}
+
+static berth_status normalise(const berth_json *root, const char *name, berth_json **out_config) {
+    if (berth_json_kind_of(root) != BERTH_JSON_OBJECT) {
+        return BERTH_FAIL(CORRUPT, "%s: is %s, an object is needed", name,
+                          berth_json_kind_name(berth_json_kind_of(root)));
+    }
+    const berth_json *text = berth_json_find(root, "text_config");
+    if (text == NULL || berth_json_kind_of(text) != BERTH_JSON_OBJECT) {
+        return rewrite(root, name, put_config, out_config);
+    }
+    berth_json *flat = NULL;
+    BERTH_TRY(rewrite(root, name, put_flat, &flat));
+    const berth_status status = rewrite(flat, name, put_config, out_config);
+    berth_json_destroy(flat);
     return status;
 }
 

@@ -52,6 +52,7 @@ BERTH_MUST_CHECK berth_status berth_checkpoint_open(const char *directory,
                                                     berth_checkpoint **out_checkpoint);
 const char *berth_checkpoint_directory(const berth_checkpoint *checkpoint);
 const berth_json *berth_checkpoint_config(const berth_checkpoint *checkpoint);
+// The first of `architectures`, or model_type where there is none.
 const char *berth_checkpoint_architecture(const berth_checkpoint *checkpoint);
 // The type that config.json names, else the one in which most of the weights are stored; f32 when
 // neither is f32, f16 or bf16.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every checkpoint of tests/golden/<model>.txt gives what the reference gave: on the host itself,
-// on platform-cpu, and on the dummy platform, where exactly the ops that the file names are
-// bounced; in float32, and in 16 bits within what the reference itself loses there.
+// Every checkpoint of tests/golden/<model>.txt, here or beside the repository, gives what the
+// reference gave: on the host itself, on platform-cpu, and on the dummy platform, where exactly the
+// ops that the file names are bounced; in float32, and in 16 bits within what the reference itself
+// loses there.
 #include "support/test.h"
 
 #include <stdio.h>
@@ -15,6 +16,7 @@
 
 #define FOLDER     "tests/golden"
 #define MODELS     "tests/data/models"
+#define SHARED     "../shared/models" // the others, beside the repository, where it is there
 #define VALIDATION (MODELS "/validation.json")
 #define CPU        TEST_BUILD "/plugins/cpu.plugin.yaml"
 #define MAX_OPS    32
@@ -267,7 +269,30 @@ static void add_case(test_cases *cases, checkpoint *c, const char *what, void (*
     test_add(cases, name, run, c);
 }
 
+static void skip_absent(void **state) {
+    (void)state;
+    SKIP("its checkpoint is not here");
+}
+
+// What a checkpoint that is not in the repository is worth a run of.
+static void add_few_cases(test_cases *cases, checkpoint *c) {
+    add_case(cases, c, "on cpu", eval_on_cpu);
+    add_case(cases, c, "on cpu in pieces", eval_in_pieces);
+    add_case(cases, c, "on dummy", eval_on_dummy);
+    add_case(cases, c, "on cpu in bf16", eval_on_cpu_in_bf16);
+    add_case(cases, c, "on dummy in bf16", eval_on_dummy_in_bf16);
+    add_case(cases, c, "bounces on dummy what is listed", bounced_on_dummy);
+}
+
 static void add_cases(test_cases *cases, checkpoint *c) {
+    if (!berth_path_is_dir(c->dir)) {
+        add_case(cases, c, "is there", skip_absent);
+        return;
+    }
+    if (strncmp(c->dir, SHARED, strlen(SHARED)) == 0) {
+        add_few_cases(cases, c);
+        return;
+    }
     add_case(cases, c, "natively", eval_natively);
     add_case(cases, c, "on cpu", eval_on_cpu);
     add_case(cases, c, "on cpu with avx512", eval_with_avx512);
@@ -315,6 +340,9 @@ static size_t read_file(const char *path, checkpoint *list, size_t room) {
             checkpoint *c = &list[count++];
             (void)snprintf(c->name, sizeof c->name, "%s", rest);
             (void)snprintf(c->dir, sizeof c->dir, MODELS "/%.63s", c->name);
+            if (!berth_path_is_dir(c->dir)) {
+                (void)snprintf(c->dir, sizeof c->dir, SHARED "/%.63s", c->name);
+            }
             (void)snprintf(c->golden, sizeof c->golden, "%.127s/golden.json", c->dir);
         } else if (starts(line, "bounced dummy ", &rest)) {
             for (; done < count; ++done) {

@@ -102,12 +102,30 @@ TEST(config_of_transformers_4_becomes_that_of_transformers_5) {
         PAIR("{\"rope_theta\": 7, \"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": "
              "8}}",
              "{\"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 8}}"),
+        PAIR("{\"rotary_emb_base\": 9, \"rotary_pct\": 0.25}",
+             "{\"rotary_emb_base\": 9, \"rotary_pct\": 0.25, \"rope_parameters\": {\"rope_type\": "
+             "\"default\", \"rope_theta\": 9, \"partial_rotary_factor\": 0.25}}"),
+        PAIR("{\"rope_theta\": 8, \"rope_local_base_freq\": 2, \"rope_scaling\": {\"type\": "
+             "\"linear\", \"factor\": 4}}",
+             "{\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"linear\", \"factor\": "
+             "4, \"rope_theta\": 8}, \"sliding_attention\": {\"rope_type\": \"default\", "
+             "\"rope_theta\": 2}}}"),
         PAIR("{\"rope_parameters\": null, \"rope_theta\": 8}",
              "{\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 8}}"),
     };
     for (size_t i = 0; i < BERTH_COUNT(rows); ++i) {
         check_becomes(rows[i].old, rows[i].wanted);
     }
+}
+
+TEST(config_of_a_part_for_text_takes_the_place_of_the_whole_s) {
+    check_becomes("{\"architectures\": [\"A\"], \"model_type\": \"a\", \"hidden_size\": 1, "
+                  "\"eos_token_id\": 3, \"text_config\": {\"model_type\": \"b\", "
+                  "\"hidden_size\": 2, \"rope_theta\": 3, \"torch_dtype\": \"float16\"}}",
+                  "{\"architectures\": [\"A\"], \"model_type\": \"a\", \"eos_token_id\": 3, "
+                  "\"hidden_size\": 2, \"dtype\": \"float16\", \"rope_parameters\": "
+                  "{\"rope_type\": \"default\", \"rope_theta\": 3}}");
+    check_becomes("{\"text_config\": {\"model_type\": \"b\"}}", "{\"model_type\": \"b\"}");
 }
 
 TEST(config_keeps_everything_else) {
@@ -117,7 +135,7 @@ TEST(config_keeps_everything_else) {
         "{\"e\": \"\\u00e9\\n\"}",
         "{\"hidden_size\": 9007199254740993}",
         "{\"rope_parameters\": {\"full\": {\"rope_theta\": 1}, \"sliding\": {\"rope_theta\": 2}}}",
-        "{\"text_config\": {\"rope_theta\": 3, \"torch_dtype\": \"float16\"}}",
+        "{\"text_config\": null, \"text_configs\": {\"rope_theta\": 3}}",
         "{\"key.with.dots\": 1, \"\": 2}",
     };
     for (size_t i = 0; i < BERTH_COUNT(rows); ++i) {

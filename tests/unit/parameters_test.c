@@ -24,6 +24,13 @@ static const berth_weight_rule *const rules[] = {
     RULE(".k_proj.", ".qkv.", "k"),
     RULE("inv_freq", NULL, NULL),
     RULE("old.", "new.", NULL),
+    RULE(".experts.*.gate.", ".experts.w13.", "w1"),
+    RULE(".experts.*.up.", ".experts.w13.", "w3"),
+    RULE(".experts.*.down.", ".experts.w2.", NULL),
+    &(const berth_weight_rule){
+                               .size = sizeof(berth_weight_rule), .from = ".t.",    .to = ".t.",   .is_transposed = 1},
+    &(const berth_weight_rule){
+                               .size = sizeof(berth_weight_rule), .from = "maybe.", .to = "sure.", .when = "rank"    },
 };
 
 static const berth_model model = {
@@ -475,5 +482,189 @@ TEST(weight_rule_without_a_text_to_look_for_is_a_defect_of_the_model) {
         berth_parameters_create(f.checkpoint, &broken, BERTH_DTYPE_F32, f.arena, &parameters),
         BERTH_INTERNAL);
     CHECK_CONTAINS(berth_status_message(), "model 'BrokenForCausalLM': weight rule 0");
+    end(&f);
+}
+
+// ---- slices, exchanged dimensions, names that differ --------------------------------------------
+
+static berth_parameter experts(const char *name, const int64_t *shape) {
+    berth_parameter declared = matrix(name, shape);
+    declared.ndim = 3;
+    declared.output_dim = 1;
+    declared.input_dim = 2;
+    return declared;
+}
+
+static const berth_shard *const gate_and_up[] = {SHARD("w1", 0, 1), SHARD("w3", 1, 1)};
+
+static const float ones[] = {1, 1, 1, 1, 1, 1};
+
+TEST(weight_of_all_experts_takes_the_tensors_of_every_one) {
+    static const float gate1[] = {10, 11, 12};
+    static const float up0[] = {20, 21, 22};
+    static const float up1[] = {30, 31, 32};
+    static const tensor_row rows[] = {
+        {"m.experts.1.up.weight",   "F32", "[1, 3]", 12, up1  },
+        {"m.experts.0.gate.weight", "F32", "[1, 3]", 12, six  },
+        {"m.experts.1.gate.weight", "F32", "[1, 3]", 12, gate1},
+        {"m.experts.0.up.weight",   "F32", "[1, 3]", 12, up0  },
+    };
+    static const float wanted[] = {1, 2, 3, 20, 21, 22, 10, 11, 12, 30, 31, 32};
+    fixture f;
+    start(&f, rows, 4, BERTH_DTYPE_F32);
+    const int64_t shape[] = {2, 2, 3};
+    berth_parameter declared = experts("m.experts.w13.weight", shape);
+    declared.shards = gate_and_up;
+    declared.shard_count = 2;
+    float loaded[12];
+    CHECK_OK(berth_weight_load(take(&f, &declared), loaded));
+    CHECK_BYTES(loaded, wanted, sizeof wanted);
+    CHECK_OK(berth_parameters_check(f.parameters));
+    end(&f);
+}
+
+TEST(weight_of_all_experts_names_the_tensors_that_it_lacks) {
+    static const tensor_row rows[] = {
+        {"m.experts.1.down.weight", "F32", "[2, 3]", 24, six},
+        {"m.experts.7.down.weight", "F32", "[2, 3]", 24, six},
+    };
+    fixture f;
+    start(&f, rows, 2, BERTH_DTYPE_F32);
+    const int64_t shape[] = {2, 2, 3};
+    const berth_parameter declared = experts("m.experts.w2.weight", shape);
+    (void)take(&f, &declared);
+    CHECK_STATUS(berth_parameters_check(f.parameters), BERTH_CORRUPT);
+    CHECK_CONTAINS(berth_status_message(), "missing: 'm.experts.0.down.weight'");
+    CHECK_CONTAINS(berth_status_message(), "unknown to the model: 'm.experts.7.down.weight'");
+    end(&f);
+}
+
+TEST(weight_of_more_experts_than_there_are_tensors_reserves_nothing_for_them) {
+    static const tensor_row rows[] = {
+        {"m.experts.0.down.weight", "F32", "[2, 3]", 24, six},
+    };
+    fixture f;
+    start(&f, rows, 1, BERTH_DTYPE_F32);
+    const int64_t shape[] = {1 << 30, 2, 3};
+    const berth_parameter declared = experts("m.experts.w2.weight", shape);
+    (void)take(&f, &declared);
+    CHECK_STATUS(berth_parameters_check(f.parameters), BERTH_CORRUPT);
+    end(&f);
+}
+
+TEST(weight_of_one_expert_may_lack_the_dimension_of_experts) {
+    static const tensor_row rows[] = {
+        {"one", "F32", "[2, 3]", 24, six},
+    };
+    fixture f;
+    start(&f, rows, 1, BERTH_DTYPE_F32);
+    const int64_t shape[] = {1, 2, 3};
+    const berth_parameter declared = experts("one", shape);
+    float loaded[6];
+    CHECK_OK(berth_weight_load(take(&f, &declared), loaded));
+    CHECK_BYTES(loaded, six, sizeof six);
+    end(&f);
+}
+
+TEST(weight_that_is_stored_the_other_way_round_is_turned) {
+    static const tensor_row rows[] = {
+        {"a.t.weight", "F32",  "[2, 3]",    24, six     },
+        {"a.t.bias",   "F32",  "[3]",       12, six     },
+        {"b.t.weight", "BF16", "[1, 2, 3]", 12, counting},
+    };
+    static const float wanted[] = {1, 4, 2, 5, 3, 6};
+    static const uint16_t turned[] = {0x3f80, 0x4080, 0x4000, 0x40a0, 0x4040, 0x40c0};
+    fixture f;
+    start(&f, rows, 3, BERTH_DTYPE_F32);
+    const int64_t shape[] = {3, 2};
+    const int64_t shape_of_one[] = {1, 3, 2};
+    const berth_parameter a = matrix("a.t.weight", shape);
+    const berth_parameter bias = vector("a.t.bias", shape);
+    const berth_parameter b = experts("b.t.weight", shape_of_one);
+    float loaded[6];
+    uint16_t stored[6];
+    const berth_weight *weight = take(&f, &a);
+    CHECK_NULL(berth_weight_stored(weight));
+    CHECK_OK(berth_weight_load(weight, loaded));
+    CHECK_BYTES(loaded, wanted, sizeof wanted);
+    CHECK_OK(berth_weight_load(take(&f, &bias), loaded));
+    CHECK_BYTES(loaded, six, 12);
+    CHECK_OK(berth_weight_load(take(&f, &b), stored));
+    CHECK_BYTES(stored, turned, sizeof turned);
+    end(&f);
+}
+
+TEST(weight_of_shards_in_a_turned_tensor_takes_its_columns) {
+    static const tensor_row rows[] = {
+        {"m.t.weight", "F32", "[2, 3]", 24, six},
+    };
+    static const float wanted[] = {2, 5, 3, 6};
+    const berth_shard shards[] = {
+        {.size = sizeof shards[0], .id = "q", .extent = 1,             .stored_offset = 1,   .stored_extent = 2},
+        {.size = sizeof shards[0],                        .id = "k",          .offset = 1, .extent = 1},
+    };
+    const berth_shard *const list[] = {&shards[0], &shards[1]};
+    fixture f;
+    start(&f, rows, 1, BERTH_DTYPE_F32);
+    const int64_t shape[] = {2, 2};
+    berth_parameter declared = matrix("m.t.weight", shape);
+    declared.shards = list;
+    declared.shard_count = 2;
+    float loaded[4];
+    CHECK_OK(berth_weight_load(take(&f, &declared), loaded));
+    CHECK_BYTES(loaded, wanted, sizeof wanted);
+    end(&f);
+}
+
+TEST(weight_of_a_vector_may_be_stored_less_a_constant) {
+    static const tensor_row rows[] = {
+        {"norm", "F32", "[6]", 24, six},
+    };
+    static const float wanted[] = {2, 3, 4, 5, 6, 7};
+    fixture f;
+    start(&f, rows, 1, BERTH_DTYPE_F32);
+    const int64_t length = 6;
+    berth_parameter declared = vector("norm", &length);
+    declared.addend = 1;
+    float loaded[6];
+    const berth_weight *weight = take(&f, &declared);
+    CHECK_NULL(berth_weight_stored(weight));
+    CHECK_OK(berth_weight_load(weight, loaded));
+    CHECK_BYTES(loaded, wanted, sizeof wanted);
+    end(&f);
+}
+
+TEST(weight_is_found_without_and_inside_another_model_s_prefix) {
+    static const tensor_row rows[] = {
+        {"norm.a.weight",                      "F32", "[6]", 24, six },
+        {"language_model.model.norm.b.weight", "F32", "[6]", 24, six },
+        {"model.language_model.norm.c.weight", "F32", "[6]", 24, ones},
+    };
+    static const char *const names[] = {"model.norm.a.weight", "model.norm.b.weight",
+                                        "model.norm.c.weight"};
+    fixture f;
+    start(&f, rows, 3, BERTH_DTYPE_F32);
+    const int64_t length = 6;
+    for (size_t i = 0; i < BERTH_COUNT(names); ++i) {
+        const berth_parameter declared = vector(names[i], &length);
+        CHECK_UINT(take(&f, &declared)->piece_count, 1);
+    }
+    CHECK_OK(berth_parameters_check(f.parameters));
+    end(&f);
+}
+
+TEST(weight_rule_may_depend_on_a_key_and_tensors_may_be_left) {
+    static const tensor_row rows[] = {
+        {"maybe.a",       "F32", "[6]", 24, six},
+        {"layers.9.norm", "F32", "[6]", 24, six},
+    };
+    fixture f;
+    start(&f, rows, 2, BERTH_DTYPE_F32);
+    const int64_t length = 6;
+    const berth_parameter declared = vector("maybe.a", &length);
+    CHECK_UINT(take(&f, &declared)->piece_count, 1);
+    CHECK_STATUS(berth_parameters_check(f.parameters), BERTH_CORRUPT);
+    berth_parameters_ignore(f.parameters, "layers.9.");
+    CHECK_OK(berth_parameters_check(f.parameters));
     end(&f);
 }

@@ -152,7 +152,7 @@ typedef struct berth_decoder {
 // What config.json of all these architectures says, in whichever of the usual words. Refuses what
 // the decoder cannot do, naming it: unknown activations and rope types.
 void berth_decoder_read(berth_builder *builder, berth_decoder *decoder);
-// `sliding_window` of config.json, 0 when it is absent, null or 0.
+// `sliding_window` of config.json, 0 when it is absent or null.
 int64_t berth_decoder_read_window(berth_builder *builder);
 // The same where `use_sliding_window` turns it on, for the layers from `max_window_layers` on.
 void berth_decoder_read_windows(berth_builder *builder, berth_decoder *decoder);

@@ -116,8 +116,7 @@ void berth_decoder_read_multipliers(berth_builder *builder, berth_decoder *decod
 int64_t berth_decoder_read_window(berth_builder *builder) {
     int64_t window = 0;
     const berth_host *host = builder->host;
-    const berth_status status = host->json_get_i64(builder->config, "sliding_window", &window);
-    return status == BERTH_NOT_FOUND || (status == BERTH_OK && window == 0)
+    return host->json_get_i64(builder->config, "sliding_window", &window) == BERTH_NOT_FOUND
                ? 0
                : berth_config_count(builder, "sliding_window");
 }
