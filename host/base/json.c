@@ -26,6 +26,10 @@
 
 #define EXACT_INTEGERS 0x1p53 // a double holds every integer below
 
+#define NUL_ESCAPE    "\\u0000"
+#define STAND_IN      "\xF4\x8F\xBF\xBE" // U+10FFFE, for ever no character
+#define STAND_IN_HIGH "\\udbff"          // how its escape begins
+
 // The keys of a large object, kept in a list so that destroy finds them.
 typedef struct key_index {
     berth_map map;
@@ -50,6 +54,12 @@ struct berth_json {
     } as;
 };
 
+// How jansson could be brought to read a text.
+typedef struct json_reading {
+    bool has_wide_integers; // every integer came as a real
+    bool has_stand_ins;     // every STAND_IN is a NUL
+} json_reading;
+
 // What destroy frees; the root is the first member, so that the one pointer leads to both.
 typedef struct document {
     berth_json root;
@@ -57,7 +67,7 @@ typedef struct document {
     const char *name;
     key_index *indices;
     uint32_t max_depth;
-    bool has_wide_integers; // jansson read every integer as a real
+    json_reading reading;
 } document;
 
 // Why: jansson calls a failed allocation inside a string a syntax error; this tells them apart.
@@ -77,11 +87,25 @@ static berth_status no_memory(const document *doc) {
     return BERTH_FAIL(OUT_OF_MEMORY, "%s: no memory for its content", doc->name);
 }
 
+// Puts NULs in place of their stand-ins; returns the bytes that are left.
+static size_t restore_nuls(char *data, size_t size) {
+    const size_t width = sizeof(STAND_IN) - 1;
+    size_t kept = 0;
+    for (size_t i = 0; i < size; ++i) {
+        const bool is_nul = size - i >= width && memcmp(data + i, STAND_IN, width) == 0;
+        data[kept++] = is_nul ? '\0' : data[i];
+        i += is_nul ? width - 1 : 0;
+    }
+    data[kept] = '\0';
+    return kept;
+}
+
 static berth_status copy_str(document *doc, const char *data, size_t size, berth_str *out_str) {
-    const char *copy = berth_arena_copy(doc->arena, (berth_str){.data = data, .size = size});
+    char *copy = berth_arena_copy(doc->arena, (berth_str){.data = data, .size = size});
     if (copy == NULL) {
         return no_memory(doc);
     }
+    size = doc->reading.has_stand_ins ? restore_nuls(copy, size) : size;
     *out_str = (berth_str){.data = copy, .size = size};
     return BERTH_OK;
 }
@@ -133,7 +157,7 @@ static berth_status prepare_children(document *doc, json_t *from, uint32_t depth
 static void copy_real(const document *doc, double real, berth_json *to) {
     to->kind = BERTH_JSON_REAL;
     to->as.real = real;
-    if (doc->has_wide_integers && fabs(real) < EXACT_INTEGERS && trunc(real) == real) {
+    if (doc->reading.has_wide_integers && fabs(real) < EXACT_INTEGERS && trunc(real) == real) {
         to->kind = BERTH_JSON_INTEGER;
         to->as.integer = (int64_t)real;
     }
@@ -222,22 +246,68 @@ static berth_json_limits with_defaults(const berth_json_limits *limits) {
     return result;
 }
 
+// A copy of the text in which STAND_IN stands for every escaped NUL; NULL: the text has one itself,
+// or there is no memory. berth_free it.
+static char *replace_nuls(berth_str text, size_t *out_size) {
+    const size_t width = sizeof(NUL_ESCAPE) - 1;
+    const bool is_taken = memmem(text.data, text.size, STAND_IN, sizeof(STAND_IN) - 1) != NULL;
+    char *copy = is_taken ? NULL : berth_alloc(text.size + 1);
+    size_t size = 0;
+    for (size_t i = 0; copy != NULL && i < text.size; ++i) {
+        const berth_str rest = berth_str_slice(text, i, width);
+        if (rest.size == width && strncasecmp(rest.data, STAND_IN_HIGH, width) == 0) {
+            berth_free(copy);
+            return NULL;
+        }
+        if (berth_str_equal_cstr(rest, NUL_ESCAPE)) {
+            memcpy(copy + size, STAND_IN, sizeof(STAND_IN) - 1);
+            size += sizeof(STAND_IN) - 1;
+            i += width - 1;
+            continue;
+        }
+        copy[size++] = text.data[i];
+        if (text.data[i] == '\\' && i + 1 < text.size) {
+            copy[size++] = text.data[++i]; // an escape of two bytes, which may be a backslash
+        }
+    }
+    *out_size = size;
+    return copy;
+}
+
 // Why twice: jansson refuses an integer beyond 64 bits, and nearly every tokenizer_config.json has
 // one (1e30, written out). The second time integers are read as reals; copy_real turns back those
 // that it can.
-static json_t *load_tree(berth_str text, json_error_t *error, bool *out_has_wide_integers) {
+static json_t *load_tree(berth_str text, json_error_t *error, json_reading *reading) {
     const char *data = text.data == NULL ? "" : text.data;
     const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
     json_t *tree = json_loadb(data, text.size, flags, error);
-    *out_has_wide_integers = tree == NULL && json_error_code(error) == json_error_numeric_overflow;
-    if (*out_has_wide_integers) {
+    reading->has_wide_integers =
+        tree == NULL && json_error_code(error) == json_error_numeric_overflow;
+    if (reading->has_wide_integers) {
         tree = json_loadb(data, text.size, flags | JSON_DECODE_INT_AS_REAL, error);
     }
     return tree;
 }
 
+// Why once more: jansson refuses a key with a NUL in it, which JSON allows.
+static json_t *load_any_tree(berth_str text, json_error_t *error, json_reading *reading) {
+    json_t *tree = load_tree(text, error, reading);
+    if (tree != NULL || json_error_code(error) != json_error_null_byte_in_key) {
+        return tree;
+    }
+    berth_str replaced = {0};
+    char *copy = replace_nuls(text, &replaced.size);
+    if (copy != NULL) {
+        replaced.data = copy;
+        reading->has_stand_ins = true;
+        tree = load_tree(replaced, error, reading);
+    }
+    berth_free(copy);
+    return tree;
+}
+
 static berth_status parse_text(berth_str text, const char *name, json_t **out_tree,
-                               bool *out_has_wide_integers) {
+                               json_reading *out_reading) {
     // Why: jansson skips a NUL that follows a number.
     const char *nul = text.size == 0 ? NULL : memchr(text.data, '\0', text.size);
     if (nul != NULL) {
@@ -248,7 +318,7 @@ static berth_status parse_text(berth_str text, const char *name, json_t **out_tr
     pthread_once(&once, use_own_allocator);
     ran_out_of_memory = false;
     json_error_t error;
-    *out_tree = load_tree(text, &error, out_has_wide_integers);
+    *out_tree = load_any_tree(text, &error, out_reading);
     if (*out_tree != NULL && ran_out_of_memory) {
         // Why: jansson drops the bytes of a string that it had no memory for, and goes on.
         json_decref(*out_tree);
@@ -265,12 +335,12 @@ berth_status berth_json_parse(berth_str text, const char *name, const berth_json
                           limit.bytes);
     }
     json_t *tree = NULL;
-    bool has_wide_integers;
-    BERTH_TRY(parse_text(text, name, &tree, &has_wide_integers));
+    json_reading reading = {0};
+    BERTH_TRY(parse_text(text, name, &tree, &reading));
     document *doc = NULL;
     berth_status status = create_document(name, limit.depth, &doc);
     if (status == BERTH_OK) {
-        doc->has_wide_integers = has_wide_integers;
+        doc->reading = reading;
         status = copy_tree(doc, tree, 0, &doc->root);
     }
     json_decref(tree);

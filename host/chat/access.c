@@ -289,7 +289,8 @@ berth_status berth_jinja_slice(berth_jinja *j, const berth_jinja_value *value,
         return refuse_undefined(j, value);
     }
     if (!berth_jinja_is_sequence(value) && value->kind != BERTH_JINJA_STRING) {
-        return berth_jinja_undefined(j, out, "a '%s' cannot be sliced", berth_jinja_type(value));
+        return BERTH_JINJA_FAIL(j, INVALID_ARGUMENT, "a '%s' cannot be sliced",
+                                berth_jinja_type(value));
     }
     BERTH_TRY(berth_jinja_size(j, value, &count));
     BERTH_TRY(read_range(j, bounds, (int64_t)count, &r));

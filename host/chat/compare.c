@@ -112,7 +112,8 @@ berth_status berth_jinja_compare(berth_jinja *j, const berth_jinja_value *a,
     }
     if (a->kind == BERTH_JINJA_STRING && b->kind == BERTH_JINJA_STRING) {
         // Code points and the bytes of UTF-8 have the same order.
-        *out = berth_str_compare(a->as.string, b->as.string);
+        const int sign = berth_str_compare(a->as.string, b->as.string);
+        *out = (sign > 0) - (sign < 0);
         return BERTH_OK;
     }
     if (a->kind == b->kind && (a->kind == BERTH_JINJA_LIST || a->kind == BERTH_JINJA_TUPLE)) {

@@ -287,7 +287,8 @@ static berth_status run_percent(formatter *f) {
     const bool is_left = f->values->kind == BERTH_JINJA_TUPLE
                              ? f->next < f->values->as.list->count
                              : f->next == 0 && f->values->kind != BERTH_JINJA_DICT &&
-                                   f->values->kind != BERTH_JINJA_LIST;
+                                   f->values->kind != BERTH_JINJA_LIST &&
+                                   f->values->kind != BERTH_JINJA_UNDEFINED;
     return is_left
                ? BERTH_JINJA_FAIL(f->j, INVALID_ARGUMENT, "not all values were used by the format")
                : BERTH_OK;

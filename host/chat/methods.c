@@ -390,6 +390,32 @@ static berth_status count(berth_jinja *j, const berth_jinja_args *args, berth_ji
 
 // ---- replacing and joining ----
 
+// Blanks up to the next multiple of the width, in place of each tab.
+static berth_status expandtabs(berth_jinja *j, const berth_jinja_args *args,
+                               berth_jinja_value *out) {
+    const berth_str self = args->self.as.string;
+    int64_t width = 8;
+    int64_t column = 0;
+    berth_text text;
+    BERTH_TRY(berth_jinja_want_integer(j, &args->values[0], &width));
+    width = width < 0 ? 0 : width > WIDTH_LIMIT ? WIDTH_LIMIT : width;
+    berth_text_init(&text, BERTH_JINJA_OUTPUT);
+    for (size_t i = 0; i < self.size; ++i) {
+        const char byte = self.data[i];
+        if (byte != '\t') {
+            berth_text_add_char(&text, byte);
+            column = byte == '\n' || byte == '\r' ? 0 : column + (((uint8_t)byte & 0xC0) != 0x80);
+            continue;
+        }
+        for (int64_t left = width > 0 ? width - column % width : 0; left > 0; --left, ++column) {
+            berth_text_add_char(&text, ' ');
+        }
+    }
+    const berth_status status = berth_jinja_take(j, &text, out);
+    berth_text_deinit(&text);
+    return status;
+}
+
 // An empty `old` stands before every character and at the end.
 static void replace_into(berth_str text, const berth_str parts[2], int64_t most, berth_text *out) {
     for (; most != 0; --most) {
@@ -528,9 +554,10 @@ const berth_jinja_builtin berth_jinja_str_methods[] = {
     {.name = "count",                   .run = count, .least = 1, .parameters = {"sub", "start", "end"}},
     {.name = "replace", .run = replace, .least = 2, .parameters = {"old", "new", "count"}},
     {.name = "join",               .run = join, .least = 1, .parameters = {"iterable"}},
-    {.name = "format",        .run = format, .is_free = true},
-    {.name = "center",                .run = center, .least = 1, .parameters = {"width", "fillchar"}},
-    {.name = "ljust",                        .run = ljust, .least = 1, .parameters = {"width", "fillchar"}},
-    {.name = "rjust",                                  .run = rjust, .least = 1, .parameters = {"width", "fillchar"}},
-    {.name = NULL    },
+    {.name = "expandtabs",        .run = expandtabs, .parameters = {"tabsize"}},
+    {.name = "format",                .run = format, .is_free = true},
+    {.name = "center",                        .run = center, .least = 1, .parameters = {"width", "fillchar"}},
+    {.name = "ljust",                                  .run = ljust, .least = 1, .parameters = {"width", "fillchar"}},
+    {.name = "rjust",     .run = rjust, .least = 1, .parameters = {"width", "fillchar"}},
+    {.name = NULL            },
 };

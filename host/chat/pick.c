@@ -104,9 +104,21 @@ static berth_status map_filter(berth_jinja *j, const berth_jinja_args *args,
     return BERTH_OK;
 }
 
+// What these filters walk: none, 0 and false count as nothing.
+static berth_status items_of(berth_jinja *j, const berth_jinja_value *from,
+                             berth_jinja_list **out) {
+    berth_jinja_value nothing;
+    if (berth_jinja_truth(from)) {
+        return berth_jinja_items(j, from, out);
+    }
+    BERTH_TRY(berth_jinja_list_new(j, BERTH_JINJA_LIST, 0, &nothing));
+    *out = nothing.as.list;
+    return BERTH_OK;
+}
+
 static berth_status map(berth_jinja *j, const berth_jinja_args *args, berth_jinja_value *out) {
     berth_jinja_list *items;
-    BERTH_TRY(berth_jinja_items(j, &args->self, &items));
+    BERTH_TRY(items_of(j, &args->self, &items));
     BERTH_TRY(berth_jinja_list_new(j, BERTH_JINJA_ITERATOR, items->count, out));
     return args->call->count > 0 ? map_filter(j, args, items, out->as.list)
                                  : map_attribute(j, args, items, out->as.list);
@@ -141,7 +153,7 @@ static berth_status is_chosen(berth_jinja *j, const chooser *c, const berth_jinj
 static berth_status choose(berth_jinja *j, const berth_jinja_value *from, const chooser *c,
                            berth_jinja_value *out) {
     berth_jinja_list *items;
-    BERTH_TRY(berth_jinja_items(j, from, &items));
+    BERTH_TRY(items_of(j, from, &items));
     BERTH_TRY(berth_jinja_list_new(j, BERTH_JINJA_ITERATOR, items->count, out));
     for (size_t i = 0; i < items->count; ++i) {
         bool is_in;

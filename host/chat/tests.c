@@ -129,16 +129,16 @@ static berth_status is_same(berth_jinja *j, const berth_jinja_args *args, berth_
 
 static berth_status is_filter(berth_jinja *j, const berth_jinja_args *args,
                               berth_jinja_value *out) {
-    berth_str name = {0};
-    BERTH_TRY(berth_jinja_want_str(j, &args->self, &name));
-    *out = berth_jinja_bool(berth_jinja_filter(name));
+    const bool is_name = args->self.kind == BERTH_JINJA_STRING;
+    (void)j;
+    *out = berth_jinja_bool(is_name && berth_jinja_filter(args->self.as.string));
     return BERTH_OK;
 }
 
 static berth_status is_test(berth_jinja *j, const berth_jinja_args *args, berth_jinja_value *out) {
-    berth_str name = {0};
-    BERTH_TRY(berth_jinja_want_str(j, &args->self, &name));
-    *out = berth_jinja_bool(berth_jinja_test(name));
+    const bool is_name = args->self.kind == BERTH_JINJA_STRING;
+    (void)j;
+    *out = berth_jinja_bool(is_name && berth_jinja_test(args->self.as.string));
     return BERTH_OK;
 }
 

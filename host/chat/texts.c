@@ -158,6 +158,10 @@ static berth_status write_indented(berth_jinja *j, const berth_jinja_args *args,
 }
 
 static berth_status indent(berth_jinja *j, const berth_jinja_args *args, berth_jinja_value *out) {
+    if (args->self.kind != BERTH_JINJA_STRING) {
+        return BERTH_JINJA_FAIL(j, INVALID_ARGUMENT, "indent needs a str, not '%s'",
+                                berth_jinja_type(&args->self));
+    }
     return write_with(j, args, write_indented, out);
 }
 
@@ -212,6 +216,10 @@ static berth_status write_truncated(berth_jinja *j, const berth_jinja_args *args
 }
 
 static berth_status truncate(berth_jinja *j, const berth_jinja_args *args, berth_jinja_value *out) {
+    if (args->self.kind != BERTH_JINJA_STRING && args->self.kind != BERTH_JINJA_UNDEFINED) {
+        return BERTH_JINJA_FAIL(j, UNSUPPORTED, "truncate of a '%s' is not supported",
+                                berth_jinja_type(&args->self));
+    }
     return write_with(j, args, write_truncated, out);
 }
 

@@ -222,6 +222,7 @@ static berth_status absolute(berth_jinja *j, const berth_jinja_args *args, berth
         out->as.real = fabs(real);
         return BERTH_OK;
     }
+    out->kind = BERTH_JINJA_INTEGER;
     return real < 0 ? berth_jinja_negate(j, &args->self, out)
                     : berth_jinja_want_integer(j, &args->self, &out->as.integer);
 }
@@ -266,9 +267,9 @@ static berth_status round_value(berth_jinja *j, const berth_jinja_args *args,
     }
     const double rounded = round_real(value, precision);
     *out = args->self.kind == BERTH_JINJA_REAL ? berth_jinja_real(rounded)
-           : precision < 0                     ? berth_jinja_integer((int64_t)rounded)
-                                               : args->self;
-    return BERTH_OK;
+                                               : berth_jinja_integer((int64_t)rounded);
+    const bool is_done = args->self.kind == BERTH_JINJA_REAL || precision < 0;
+    return is_done ? BERTH_OK : berth_jinja_want_integer(j, &args->self, &out->as.integer);
 }
 
 // ---- JSON ----

@@ -89,6 +89,16 @@ static void give_heads(berth_check_tensor *tensor, int64_t head_size) {
     tensor->shape[2] = size;
 }
 
+// Coefficients that all heads share are those of one.
+static void give_sets(berth_check_tensor *coefficients) {
+    if (coefficients && coefficients->ndim == 2) {
+        coefficients->shape[2] = coefficients->shape[1];
+        coefficients->shape[1] = coefficients->shape[0];
+        coefficients->shape[0] = 1;
+        coefficients->ndim = 3;
+    }
+}
+
 // A class without positions rotates token i of an image as position i.
 static berth_status make_positions(berth_check_case *at, int64_t per_image) {
     const berth_check_tensor *query = berth_check_input(at, "query");
@@ -115,6 +125,8 @@ static berth_status set_base(berth_check_case *at) {
     }
     give_heads(query, head_size);
     give_heads(berth_check_input(at, "key"), head_size);
+    give_sets(berth_check_input(at, "cos_coef"));
+    give_sets(berth_check_input(at, "sin_coef"));
     berth_check_drop_attribute(at, "head_size");
     berth_check_drop_attribute(at, "dtype");
     return make_positions(at, per_image);

@@ -75,13 +75,32 @@ static berth_request request_of(const berth_run *run, const berth_token_ids *ids
     };
 }
 
+// Why a chat adds no special tokens: its template has written those that belong there.
+static berth_status encode_chat(const berth_session *session, berth_str prompt,
+                                berth_token_ids *ids) {
+    berth_text text;
+    berth_text_init(&text, BERTH_CHAT_TEXT_BYTES);
+    berth_status status = berth_run_render(session, prompt, &text);
+    if (status == BERTH_OK) {
+        status = berth_tokenizer_encode(session->tokenizer, berth_text_str(&text),
+                                        BERTH_ENCODE_PARSE_SPECIAL, ids);
+    }
+    berth_text_deinit(&text);
+    return status;
+}
+
+static berth_status encode(const berth_session *session, berth_str prompt, berth_token_ids *ids) {
+    return session->config.is_chat
+               ? encode_chat(session, prompt, ids)
+               : berth_tokenizer_encode(session->tokenizer, prompt,
+                                        BERTH_ENCODE_ADD_SPECIAL | BERTH_ENCODE_PARSE_SPECIAL, ids);
+}
+
 static berth_status submit(berth_run *run, berth_passage *next) {
     berth_session *session = run->session;
     berth_token_ids ids = {0};
     berth_text_init(&next->text, PROMPTS_LIMIT_BYTES);
-    berth_status status =
-        berth_tokenizer_encode(session->tokenizer, next->prompt,
-                               BERTH_ENCODE_ADD_SPECIAL | BERTH_ENCODE_PARSE_SPECIAL, &ids);
+    berth_status status = encode(session, next->prompt, &ids);
     if (status == BERTH_OK) {
         status = berth_platform_check_request(session->decision.platform, (int64_t)ids.count,
                                               session->config.max_tokens);
@@ -264,7 +283,13 @@ static berth_status prepare(berth_session *session) {
         return BERTH_FAIL(INVALID_ARGUMENT, "--logprobs: there is no place for them in the text, "
                                             "add --json");
     }
+    if (config->system && !config->is_chat) {
+        return BERTH_FAIL(INVALID_ARGUMENT, "--system: there is no conversation, add --chat");
+    }
     session->stage = BERTH_STAGE_CHECKPOINT;
+    if (config->is_chat) {
+        BERTH_TRY(berth_chat_open(config->model, &session->chat));
+    }
     return berth_tokenizer_open(config->model, &session->tokenizer);
 }
 
@@ -280,6 +305,8 @@ const berth_command berth_command_run = {
         "The checkpoint's generation_config.json gives the defaults of -n, --temperature,\n"
         "--top-k, --top-p, --min-p and --repetition-penalty; with its do_sample false the\n"
         "temperature is 0.\n"
+        "--chat makes every prompt a conversation, as the checkpoint's chat template writes it:\n"
+        "chat_template.jinja, else the chat_template of tokenizer_config.json.\n"
         "An interrupt (SIGINT or SIGTERM) ends the run in order: what was produced so far is\n"
         "printed, and the exit status is 130 or 143. A second one kills.",
     .bit = BERTH_COMMAND_RUN,

@@ -38,6 +38,9 @@ typedef struct berth_run {
     bool shows_progress;
 } berth_run;
 
+// The text that the chat template makes of a conversation with this prompt.
+BERTH_MUST_CHECK berth_status berth_run_render(const berth_session *session, berth_str prompt,
+                                               berth_text *text);
 // What became known of the texts since the last call, in the order of the prompts.
 BERTH_MUST_CHECK berth_status berth_run_print_texts(berth_run *run);
 // All of them, for programs.

@@ -58,6 +58,7 @@ struct berth_config {
     // what one command asks
     const char *prompt;
     const char *prompts_file;
+    const char *system; // run --chat
     int64_t max_tokens; // -n
     int64_t min_tokens;
     double temperature;
@@ -76,6 +77,7 @@ struct berth_config {
     bool is_special;  // tokenize --special
     bool is_ids;      // tokenize --ids
     bool is_template; // tokenize --template
+    bool is_chat;     // run --chat
     bool is_static;   // plugins list --static
     bool is_dot;      // graph --dot
     bool is_json;

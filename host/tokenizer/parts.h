@@ -12,6 +12,7 @@
 #include "tokenizer/splitter.h"
 #include "tokenizer/template.h"
 #include "tokenizer/tokenizer.h"
+#include "tokenizer/unigram.h"
 #include "tokenizer/vocabulary.h"
 
 struct berth_tokenizer {
@@ -21,6 +22,8 @@ struct berth_tokenizer {
     berth_normalizer normalizer;
     berth_splitter splitter;
     berth_bpe bpe;
+    berth_unigram unigram;
+    bool is_unigram; // else it is BPE
     berth_decoding decoding;
     berth_template template;
     int32_t bos_id, eos_id; // -1: none

@@ -14,9 +14,14 @@ static berth_status read_vocabulary(berth_tokenizer *t, const berth_source *sour
     berth_str type;
     // Why a missing type is BPE: files of the first years do not say it.
     BERTH_TRY(berth_json_str_or(file, "model.type", BERTH_STR("BPE"), &type));
+    t->is_unigram = berth_str_equal_cstr(type, "Unigram");
+    if (t->is_unigram) {
+        BERTH_TRY(berth_json_get_array(file, "model.vocab", &vocab));
+        return berth_unigram_vocabulary(&t->vocabulary, t->arena, vocab);
+    }
     if (!berth_str_equal_cstr(type, "BPE")) {
         return berth_json_fail(BERTH_UNSUPPORTED, berth_json_find(file, "model"),
-                               "model '" BERTH_STR_FMT "' is not supported: BPE is",
+                               "model '" BERTH_STR_FMT "' is not supported: BPE and Unigram are",
                                BERTH_STR_ARG(type));
     }
     BERTH_TRY(berth_json_get_object(vocab ? vocab : file, vocab ? "" : "model.vocab", &vocab));
@@ -60,7 +65,7 @@ static berth_status read_added_tokens_decoder(berth_tokenizer *t, const berth_js
 static berth_status read_named(berth_tokenizer *t, const berth_source *source, const char *key,
                                int32_t *out_id) {
     const berth_json *value = source->config ? berth_json_find(source->config, key) : NULL;
-    if (!value && source->vocab) {
+    if (!value && source->is_made) {
         value = berth_json_find(source->file, key);
     }
     berth_str content;
@@ -137,6 +142,15 @@ static berth_status read_bpe(berth_tokenizer *t, const berth_source *source) {
     return berth_bpe_read(&t->bpe, t->arena, model, merges);
 }
 
+static berth_status read_unigram(berth_tokenizer *t, const berth_json *file) {
+    if (t->splitter.is_byte_level) {
+        return berth_json_fail(BERTH_UNSUPPORTED, file,
+                               "a Unigram model behind ByteLevel is not supported");
+    }
+    t->unigram.vocabulary = &t->vocabulary;
+    return berth_unigram_read(&t->unigram, t->arena, berth_json_find(file, "model"));
+}
+
 berth_status berth_tokenizer_read(berth_tokenizer *t, const berth_source *source) {
     const berth_json *file = source->file;
     BERTH_TRY(read_vocabulary(t, source));
@@ -145,7 +159,7 @@ berth_status berth_tokenizer_read(berth_tokenizer *t, const berth_source *source
     BERTH_TRY(berth_normalizer_read(&t->normalizer, t->arena, berth_json_find(file, "normalizer")));
     BERTH_TRY(berth_added_finish(&t->added, &t->vocabulary, t->arena, &t->normalizer));
     BERTH_TRY(read_splitter(t, file));
-    BERTH_TRY(read_bpe(t, source));
+    BERTH_TRY(t->is_unigram ? read_unigram(t, file) : read_bpe(t, source));
     BERTH_TRY(read_decoder(t, file));
     BERTH_TRY(
         berth_template_read(&t->template, &t->vocabulary, berth_json_find(file, "post_processor")));

@@ -8,10 +8,12 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "tokenizer/sentencepiece.h"
 
 #define PATHS_BYTES  ((size_t)1 << 16)
 #define CLASS_BYTES  4096
 #define MERGES_BYTES ((size_t)1 << 26) // of merges.txt, and of its lines as JSON
+#define MODEL_BYTES  ((size_t)1 << 26) // of tokenizer.model
 #define FAST_SUFFIX  "Fast"            // of the class that reads tokenizer.json; it means the same
 
 // bos_token and eos_token stand for what tokenizer_config.json leaves out, not for what is null
@@ -132,15 +134,26 @@ static berth_status load_merges(const char *path, berth_json **out_merges) {
 // ---- the files of a checkpoint ----
 
 typedef struct paths {
-    const char *file, *config, *vocab, *merges;
+    const char *file, *model, *config, *vocab, *merges;
 } paths;
+
+static berth_status load_model(berth_source *source, const char *path) {
+    char *data;
+    size_t size;
+    BERTH_TRY(berth_file_read(path, MODEL_BYTES, &data, &size));
+    const berth_status status = berth_sentencepiece_read((berth_str){.data = data, .size = size},
+                                                         path, source->config, &source->file);
+    berth_free(data);
+    return status;
+}
 
 static berth_status load_files(berth_source *source, const char *directory, const paths *p) {
     const bool has_file = berth_path_exists(p->file);
-    if (!has_file && !berth_path_exists(p->vocab)) {
+    const bool has_model = berth_path_exists(p->model);
+    if (!has_file && !has_model && !berth_path_exists(p->vocab)) {
         return BERTH_FAIL(NOT_FOUND,
-                          "no tokenizer: neither %s nor vocab.json exists; save the checkpoint "
-                          "with its tokenizer.json",
+                          "no tokenizer: neither %s nor tokenizer.model nor vocab.json exists; "
+                          "save the checkpoint with its tokenizer.json",
                           p->file);
     }
     if (berth_path_exists(p->config)) {
@@ -148,6 +161,10 @@ static berth_status load_files(berth_source *source, const char *directory, cons
     }
     if (has_file) {
         return berth_json_load(p->file, NULL, &source->file);
+    }
+    source->is_made = true;
+    if (has_model) {
+        return load_model(source, p->model);
     }
     BERTH_TRY(make_file(source, directory));
     BERTH_TRY(berth_json_load(p->vocab, NULL, &source->vocab));
@@ -159,11 +176,12 @@ berth_status berth_source_load(berth_source *source, const char *directory) {
     BERTH_TRY(berth_arena_create(PATHS_BYTES, 2 * PATHS_BYTES, &arena));
     const paths p = {
         .file = berth_path_join(arena, directory, "tokenizer.json"),
+        .model = berth_path_join(arena, directory, "tokenizer.model"),
         .config = berth_path_join(arena, directory, "tokenizer_config.json"),
         .vocab = berth_path_join(arena, directory, "vocab.json"),
         .merges = berth_path_join(arena, directory, "merges.txt"),
     };
-    const bool is_whole = p.file && p.config && p.vocab && p.merges;
+    const bool is_whole = p.file && p.model && p.config && p.vocab && p.merges;
     const berth_status status =
         is_whole ? load_files(source, directory, &p) : berth_arena_exhausted(arena, "paths");
     berth_arena_destroy(arena);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tokenizer from its files, and a text to ids: added tokens are found first, what lies between
-// them is normalized, searched again, and cut into words, and every word goes through BPE.
+// them is normalized, searched again, and cut into words, and every word goes through
+// the model: BPE or Unigram.
 #include "tokenizer/tokenizer.h"
 
 #include "base/utf8.h"
@@ -91,12 +92,19 @@ typedef struct encoder {
     berth_normalizer_scratch normalizer;
     berth_splitter_scratch splitter;
     berth_bpe_scratch bpe;
+    berth_unigram_scratch unigram;
 } encoder;
+
+static berth_status encode_word(encoder *e, berth_str word) {
+    return e->tokenizer->is_unigram
+               ? berth_unigram_encode(&e->tokenizer->unigram, word, &e->unigram, e->ids)
+               : berth_bpe_encode(&e->tokenizer->bpe, word, &e->bpe, e->ids);
+}
 
 static berth_status encode_words(encoder *e, berth_stretch stretch) {
     BERTH_TRY(berth_splitter_cut(&e->tokenizer->splitter, stretch, &e->splitter));
     for (size_t i = 0; i < e->splitter.words.count; ++i) {
-        BERTH_TRY(berth_bpe_encode(&e->tokenizer->bpe, e->splitter.words.data[i], &e->bpe, e->ids));
+        BERTH_TRY(encode_word(e, e->splitter.words.data[i]));
     }
     return BERTH_OK;
 }
@@ -163,6 +171,7 @@ berth_status berth_tokenizer_encode(const berth_tokenizer *tokenizer, berth_str 
     berth_normalizer_scratch_deinit(&e.normalizer);
     berth_splitter_scratch_deinit(&e.splitter);
     berth_bpe_scratch_deinit(&e.bpe);
+    berth_unigram_scratch_deinit(&e.unigram);
     return status;
 }
 

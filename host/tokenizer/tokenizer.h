@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text to token ids and back, as a checkpoint's tokenizer.json says: BPE of bytes or of characters,
-// with the normalizer, pre-tokenizer, added tokens, template and decoder that stand in the file.
-// The engine and the command line call it; it knows neither models nor devices.
+// Text to token ids and back, as a checkpoint's tokenizer.json says: BPE of bytes or of characters
+// and Unigram, with the normalizer, pre-tokenizer, added tokens, template and decoder that stand in
+// the file. The engine and the command line call it; it knows neither models nor devices.
 //
 // What a file asks for and this module lacks is UNSUPPORTED and names the component; it is never
 // approximated. A file that contradicts itself is CORRUPT and names the place.
@@ -31,8 +31,9 @@ typedef berth_array(int32_t) berth_token_ids;
 
 #define BERTH_TOKENIZER_TEXT_BYTES ((size_t)1 << 28) // the longest text that encode takes
 
-// Reads tokenizer.json of a checkpoint directory or, where there is none, vocab.json and merges.txt
-// as the tokenizer_class of tokenizer_config.json does; that file may say more in either case.
+// Reads tokenizer.json of a checkpoint directory or, where there is none, the tokenizer.model of
+// SentencePiece or vocab.json and merges.txt as the tokenizer_class of tokenizer_config.json does;
+// that file may say more in either case.
 BERTH_MUST_CHECK berth_status berth_tokenizer_open(const char *directory,
                                                    berth_tokenizer **out_tokenizer);
 // The same from memory. An empty `config_json` stands for no tokenizer_config.json.

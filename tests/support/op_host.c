@@ -16,7 +16,7 @@
 #include "base/array.h"
 #include "support/test.h"
 
-#define MAX_KERNELS 64
+#define MAX_KERNELS 256
 
 static char last_text[512];
 

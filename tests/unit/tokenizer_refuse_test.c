@@ -182,9 +182,9 @@ TEST(files_that_are_no_bpe_are_refused) {
         {.json = "{}",                                                            .status = BERTH_CORRUPT,     .message = "model"         },
         {.json = "{\"model\":[]}",                                                .status = BERTH_CORRUPT,     .message = "model"         },
         {.json = "{\"model\":{}}",                                                .status = BERTH_CORRUPT,     .message = "model.vocab"   },
-        {.json = "{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}",
+        {.json = "{\"model\":{\"type\":\"WordPiece\",\"vocab\":[]}}",
          .status = BERTH_UNSUPPORTED,
-         .message = "model 'Unigram'"                                                                                                     },
+         .message = "model 'WordPiece'"                                                                                                     },
         {.json = "{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"pre_tokenizer\":"
                  "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}}", .status = BERTH_UNSUPPORTED,
          .message = "byte 0x00"                                                                                                           },
