@@ -127,7 +127,7 @@ void berth_decoder_read_windows(berth_builder *builder, berth_decoder *decoder) 
     if (!berth_config_bool_or(builder, "use_sliding_window", 0)) {
         return;
     }
-    decoder->sliding_window = berth_decoder_read_window(builder);
+    decoder->sliding_window = berth_config_count(builder, "sliding_window");
     if (builder->host->json_get_i64(builder->config, key, &first) != BERTH_OK || first < 0) {
         berth_build_fail(builder, BERTH_CORRUPT, "config.json: '%s' is not a number of layers",
                          key);
