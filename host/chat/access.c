@@ -64,16 +64,25 @@ static bool loop_number(const berth_jinja_loop *loop, berth_str name, berth_jinj
     return false;
 }
 
+static berth_status no_attribute(berth_jinja *j, const berth_jinja_value *value, berth_str name,
+                                 berth_jinja_value *out) {
+    return berth_jinja_undefined(j, out, "'%s' object has no attribute '" BERTH_STR_FMT "'",
+                                 berth_jinja_type(value), BERTH_STR_ARG(name));
+}
+
+static berth_status attribute_of_loop(berth_jinja *j, const berth_jinja_value *value,
+                                      berth_str name, berth_jinja_value *out) {
+    const bool is_next = berth_str_equal_cstr(name, "nextitem");
+    if (is_next || berth_str_equal_cstr(name, "previtem")) {
+        return neighbour(j, value->as.loop, is_next, out);
+    }
+    return loop_number(value->as.loop, name, out) ? BERTH_OK : no_attribute(j, value, name, out);
+}
+
 static berth_status attribute_of_object(berth_jinja *j, const berth_jinja_value *value,
                                         berth_str name, berth_jinja_value *out) {
     if (value->kind == BERTH_JINJA_LOOP) {
-        const bool is_next = berth_str_equal_cstr(name, "nextitem");
-        if (is_next || berth_str_equal_cstr(name, "previtem")) {
-            return neighbour(j, value->as.loop, is_next, out);
-        }
-        if (loop_number(value->as.loop, name, out)) {
-            return BERTH_OK;
-        }
+        return attribute_of_loop(j, value, name, out);
     }
     if (value->kind == BERTH_JINJA_MACRO && berth_str_equal_cstr(name, "name")) {
         *out = berth_jinja_str(value->as.macro->node->name);
@@ -90,8 +99,7 @@ static berth_status attribute_of_object(berth_jinja *j, const berth_jinja_value 
         *out = value->as.list->items[value->as.list->at];
         return BERTH_OK;
     }
-    return berth_jinja_undefined(j, out, "'%s' object has no attribute '" BERTH_STR_FMT "'",
-                                 berth_jinja_type(value), BERTH_STR_ARG(name));
+    return no_attribute(j, value, name, out);
 }
 
 // What the sandbox keeps from templates because it would change what they were given.

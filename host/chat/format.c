@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Formatting: "%05.2f" of the operator % and "{:>8}" of str.format, which share what a value looks
 // like in a field.
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,18 +113,18 @@ static berth_status add_integer(formatter *f, const field *spec, int64_t value) 
 
 static berth_status add_real(formatter *f, const field *spec, double value) {
     char digits[FIELD_BYTES];
-    char format[8] = "%.*f";
+    char format[] = "%.*f%%";
     const double size = fabs(value);
     if (spec->precision > 300) {
         return unknown(f);
     }
     const bool is_percent = spec->type == '%';
-    format[3] = is_percent ? 'f' : spec->type;
+    if (!is_percent) {
+        format[3] = spec->type;
+        format[4] = 0;
+    }
     (void)snprintf(digits, sizeof(digits), format, (int)(spec->precision < 0 ? 6 : spec->precision),
                    is_percent ? size * 100 : size);
-    if (is_percent) {
-        strcat(digits, "%");
-    }
     add_number(f, spec, signbit(value) && !isnan(value), digits);
     return BERTH_OK;
 }
@@ -196,6 +197,7 @@ static void read_flags(formatter *f, field *spec) {
 // The value of the next conversion: the one of a name, the next of a tuple, or the only one.
 static berth_status next_value(formatter *f, berth_str name, berth_jinja_value *out) {
     const berth_jinja_value *values = f->values;
+    assert(values);
     if (name.data) {
         const berth_jinja_value *found =
             values->kind == BERTH_JINJA_DICT ? berth_jinja_dict_str(values->as.dict, name) : NULL;
@@ -284,6 +286,7 @@ static berth_status run_percent(formatter *f) {
             BERTH_TRY(convert(f));
         }
     }
+    assert(f->values);
     const bool is_left = f->values->kind == BERTH_JINJA_TUPLE
                              ? f->next < f->values->as.list->count
                              : f->next == 0 && f->values->kind != BERTH_JINJA_DICT &&
@@ -456,6 +459,7 @@ static berth_status run(formatter *f, berth_jinja_value *out) {
     if (status == BERTH_OK) {
         status = berth_jinja_take(f->j, &text, out);
     }
+    f->out = NULL;
     berth_text_deinit(&text);
     return status;
 }

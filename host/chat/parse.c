@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Expressions: Jinja's grammar, one function a level of precedence, the loosest last.
+#include <assert.h>
 #include <stdio.h>
 
 #include "chat/builtin.h"
@@ -145,6 +146,7 @@ static berth_status parse_list(berth_jinja_parser *p, berth_jinja_node **out) {
             }
         }
         BERTH_TRY(berth_jinja_expression(p, last));
+        assert(*last);
     }
     return berth_jinja_expect(p, "]");
 }
@@ -161,6 +163,7 @@ static berth_status parse_dict(berth_jinja_parser *p, berth_jinja_node **out) {
             }
         }
         BERTH_TRY(berth_jinja_node_new(p, BERTH_JINJA_NODE_PART, last));
+        assert(*last);
         BERTH_TRY(berth_jinja_expression(p, &(*last)->first));
         BERTH_TRY(berth_jinja_expect(p, ":"));
         BERTH_TRY(berth_jinja_expression(p, &(*last)->second));
@@ -224,6 +227,7 @@ berth_status berth_jinja_arguments(berth_jinja_parser *p, berth_jinja_node **out
             }
         }
         BERTH_TRY(parse_argument(p, last));
+        assert(*last);
     }
     *out = first;
     return berth_jinja_expect(p, ")");
@@ -387,7 +391,7 @@ static berth_status parse_signed(berth_jinja_parser *p, bool takes_filters,
                                  berth_jinja_node **out) {
     const bool is_negative = berth_jinja_at_op(p, "-");
     if (is_negative || berth_jinja_at_op(p, "+")) {
-        berth_jinja_node *operand;
+        berth_jinja_node *operand = NULL;
         BERTH_TRY(berth_jinja_enter(p->j));
         ++p->at;
         BERTH_TRY(parse_signed(p, false, &operand));
@@ -397,6 +401,7 @@ static berth_status parse_signed(berth_jinja_parser *p, bool takes_filters,
     } else {
         BERTH_TRY(parse_primary(p, out));
     }
+    assert(*out);
     BERTH_TRY(parse_postfix(p, out));
     return takes_filters ? parse_filters_and_tests(p, out) : BERTH_OK;
 }
@@ -552,7 +557,8 @@ static berth_status parse_or(berth_jinja_parser *p, berth_jinja_node **out) {
 }
 
 berth_status berth_jinja_expression(berth_jinja_parser *p, berth_jinja_node **out) {
-    berth_jinja_node *value, *condition;
+    berth_jinja_node *value = NULL;
+    berth_jinja_node *condition = NULL;
     BERTH_TRY(parse_or(p, &value));
     while (berth_jinja_skip_name(p, "if")) {
         BERTH_TRY(berth_jinja_node_new(p, BERTH_JINJA_NODE_CONDITION, &condition));

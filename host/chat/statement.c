@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Statements: what stands in "{% … %}", and the texts between.
+#include <assert.h>
 #include <string.h>
 
 #include "chat/syntax.h"
@@ -111,6 +112,7 @@ static berth_status parse_parameters(berth_jinja_parser *p, berth_jinja_node **o
             }
         }
         BERTH_TRY(berth_jinja_node_new(p, BERTH_JINJA_NODE_ARGUMENT, last));
+        assert(*last);
         BERTH_TRY(berth_jinja_parse_name(p, &(*last)->name));
         if (berth_jinja_skip_op(p, "=")) {
             BERTH_TRY(berth_jinja_expression(p, &(*last)->first));

@@ -2,6 +2,7 @@
 // Making values and asking them.
 #include "chat/value.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -147,6 +148,7 @@ static berth_status add_entry(berth_jinja *j, berth_jinja_dict *dict, berth_jinj
     if (dict->count == dict->capacity) {
         BERTH_TRY(grow_dict(j, dict));
     }
+    assert(dict->keys && dict->values);
     dict->keys[dict->count] = key;
     dict->values[dict->count++] = value;
     return BERTH_OK;

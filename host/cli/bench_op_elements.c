@@ -16,7 +16,7 @@
 #define STREAMS_LEFT                                                                               \
     "x=x[T,4096] residual=x[T,4,4096] post_layer_mix=f32[T,4,1] comb_res_mix=f32[T,4,4] "
 // Of a product of 24 outputs, and the sums of streams.
-#define STREAMS_FLOPS 64 * (2.0 * 24 * 16384 + 2.0 * 16384)
+#define STREAMS_FLOPS (64 * (2.0 * 24 * 16384 + 2.0 * 16384))
 
 static const berth_op_case cases[] = {
     OP("add", "4096", 512, 1, "a=x[T,4096] b=x[T,4096]"),

@@ -20,8 +20,8 @@ static berth_value emit_linear(berth_op_graph *graph, const berth_value *x, bert
 
 // Of an image: `rows` positions, `in` columns of a patch, `n` channels made of them.
 #define CONV(id, label, rows, n, in_columns, words)                                                \
-    BERTH_OP_CASE(.name = id "-" label, .op = id, .tokens = 1, .output_count = 1,                  \
-                  .flops = 2.0 * (rows) * (n) * (in_columns), .text = words, .is_whole = true)
+    BERTH_OP_CASE(.name = id "-" label, .op = (id), .tokens = 1, .output_count = 1,                \
+                  .flops = 2.0 * (rows) * (n) * (in_columns), .text = (words), .is_whole = true)
 
 // Experts in bf16 over `rows` tokens, `k` experts each. Of a step of few tokens as much of the
 // weights is read as experts are chosen.
@@ -33,7 +33,7 @@ static berth_value emit_linear(berth_op_graph *graph, const berth_value *x, bert
                                                                  "](0,1) topk_ids=i32[T," #k       \
                                                                  "]<" #e
 #define MOE(id, label, rows, k, hidden, inner, ...)                                                \
-    BERTH_OP_CASE(.name = id "-" label, .op = id, .tokens = (rows), .output_count = 1,             \
+    BERTH_OP_CASE(.name = id "-" label, .op = (id), .tokens = (rows), .output_count = 1,           \
                   .flops = 6.0 * (rows) * (k) * (hidden) * (inner), .text = __VA_ARGS__)
 // 32 experts of 1024 and 512, 8 a token.
 #define MOE_SMALL(share) MOE_TEXT(32, 8, 1024, 512, 1024, share)

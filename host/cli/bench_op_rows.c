@@ -103,7 +103,7 @@ static berth_value emit_contiguous(berth_op_graph *graph, const berth_value *x, 
 // Rows of one width; of a gated one x is twice as wide, a residual is a second x and comes out
 // again.
 #define CASE(label, id, rows, order, xs, width, ...)                                               \
-    BERTH_OP_CASE(.name = label, .op = id, .tokens = (rows), .in = (width), .emit = emit_rows,     \
+    BERTH_OP_CASE(.name = (label), .op = id, .tokens = (rows), .in = (width), .emit = emit_rows,   \
                   .inputs = (order), .x_count = (xs), .x_widths = {(width), (width)}, __VA_ARGS__)
 #define ROWS(label, id, order, xs, width, ...)                                                     \
     CASE(label, id, BERTH_OP_TOKENS, order, xs, width, __VA_ARGS__)
@@ -122,14 +122,15 @@ static berth_value emit_contiguous(berth_op_graph *graph, const berth_value *x, 
          BERTH_ATTRIBUTES(BERTH_BOOL("static", is_static),                                         \
                           BERTH_I64S("group_shape", ((const int64_t[]){(rows), (columns)}), 2)))
 #define ROPE(label, rows)                                                                          \
-    BERTH_OP_CASE(.name = label, .op = "rotary_embedding", .tokens = (rows), .out = 32, .in = 128, \
-                  .emit = emit_rotary, .x_count = 2, .x_widths = {4096, 1024}, .output_count = 2)
+    BERTH_OP_CASE(.name = (label), .op = "rotary_embedding", .tokens = (rows), .out = 32,          \
+                  .in = 128, .emit = emit_rotary, .x_count = 2, .x_widths = {4096, 1024},          \
+                  .output_count = 2)
 #define APPLY_ROPE(label, ...)                                                                     \
-    BERTH_OP_CASE(.name = label, .op = "apply_rotary_emb", .tokens = 512, .out = 32, .in = 128,    \
+    BERTH_OP_CASE(.name = (label), .op = "apply_rotary_emb", .tokens = 512, .out = 32, .in = 128,  \
                   .emit = emit_apply_rotary, .x_count = 1, .x_widths = {4096}, .output_count = 1,  \
                   BERTH_ATTRIBUTES(__VA_ARGS__))
 #define EMBEDDING(label, rows)                                                                     \
-    BERTH_OP_CASE(.name = label, .op = "embedding", .tokens = (rows), .out = 4096,                 \
+    BERTH_OP_CASE(.name = (label), .op = "embedding", .tokens = (rows), .out = 4096,               \
                   .in = BERTH_OP_TOKENS, .emit = emit_embedding, .output_count = 1)
 
 static const berth_op_case cases[] = {

@@ -156,18 +156,15 @@ static uint32_t find_first(const berth_weight_names *names, const char *paramete
 // The name as other files of the same model have it; "" where it has no such form.
 static void vary(const char *parameter, int form, char *out, size_t room) {
     const char *dot = strchr(parameter, '.');
-    const bool has_base = dot != NULL && strchr(dot + 1, '.') != NULL;
-    const bool is_bare = has_base && form == 0;
-    const bool is_inside = has_base && form == 2;
-    (void)snprintf(out, room, "%.*s%s%s", is_inside ? (int)(dot - parameter) : 0, parameter,
-                   is_bare     ? ""
-                   : form == 1 ? "language_model."
-                   : is_inside ? ".language_model"
-                               : "",
-                   is_bare     ? dot + 1
-                   : form == 1 ? parameter
-                   : is_inside ? dot
-                               : "");
+    if (form == 1) {
+        (void)snprintf(out, room, "language_model.%s", parameter);
+    } else if (dot == NULL || strchr(dot + 1, '.') == NULL) {
+        out[0] = 0;
+    } else if (form == 0) {
+        (void)snprintf(out, room, "%s", dot + 1);
+    } else {
+        (void)snprintf(out, room, "%.*s.language_model%s", (int)(dot - parameter), parameter, dot);
+    }
 }
 
 void berth_weight_names_ignore(berth_weight_names *names, const char *text) {

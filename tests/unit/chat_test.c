@@ -193,8 +193,9 @@ TEST(what_a_template_does_wrong_is_told_with_its_line) {
 }
 
 TEST(a_hostile_template_is_refused_within_its_limits) {
-    check_refusal("{% set r = range(9999) %}{% for a in r %}{% for b in r %}{% endfor %}{% endfor %}",
-                  BERTH_OUT_OF_MEMORY, "does not come to an end");
+    check_refusal(
+        "{% set r = range(9999) %}{% for a in r %}{% for b in r %}{% endfor %}{% endfor %}",
+        BERTH_OUT_OF_MEMORY, "does not come to an end");
     check_refusal("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", BERTH_OUT_OF_MEMORY,
                   "nested deeper");
     check_refusal("{{ 'a' * 999999999999 }}", BERTH_OUT_OF_MEMORY, "MiB");

@@ -184,7 +184,7 @@ TEST(files_that_are_no_bpe_are_refused) {
         {.json = "{\"model\":{}}",                                                .status = BERTH_CORRUPT,     .message = "model.vocab"   },
         {.json = "{\"model\":{\"type\":\"WordPiece\",\"vocab\":[]}}",
          .status = BERTH_UNSUPPORTED,
-         .message = "model 'WordPiece'"                                                                                                     },
+         .message = "model 'WordPiece'"                                                                                                   },
         {.json = "{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"pre_tokenizer\":"
                  "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}}", .status = BERTH_UNSUPPORTED,
          .message = "byte 0x00"                                                                                                           },

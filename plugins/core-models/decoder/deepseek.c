@@ -59,7 +59,7 @@ static void ignore_predictors(berth_builder *builder, const berth_decoder *deeps
     (void)builder->host->json_get_i64(builder->config, "num_nextn_predict_layers", &count);
     for (int64_t i = 0; i < count && i < BERTH_CONFIG_LAYER_MAX; ++i) {
         builder->ignore(builder, berth_build_name(builder, "layers.%lld.",
-                                                  (long long)(deepseek->layer_count + i)));
+                                                  (long long)deepseek->layer_count + (long long)i));
     }
 }
 
