@@ -15,7 +15,7 @@
 typedef struct program {
     int status;      // exit status; 128 + n when signal n ended it
     size_t peak;     // bytes of memory that it held at most
-    char out[65536]; // standard output, cut off at this size, NUL-terminated
+    char out[131072]; // standard output, cut off at this size, NUL-terminated
     char err[16384];
 } program;
 
