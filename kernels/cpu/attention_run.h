@@ -198,6 +198,7 @@ static inline void plan(job *in) {
         (void)count_pieces(in, &tasks);
     }
     in->is_split = tasks < wanted;
+    in->cost = 0;
     for (task at = {.index = -1}; next_task(in, &at);) {
         in->cost += cost_of(&at, seen_by_any(in, &at));
     }
@@ -208,6 +209,9 @@ static inline void attend(job *in) {
     const berth_cpu *cpu = in->self->cpu;
     in->group = in->query->shape[1] / kv_heads(in);
     plan(in);
+    if (in->cost < 1) {
+        return;
+    }
     if (in->cost * in->self->width < ALONE) {
         in->is_split = 0;
         attend_part(in, 0, 1);
