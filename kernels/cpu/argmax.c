@@ -63,10 +63,7 @@ static void argmax_part(const void *work, int64_t part, int64_t parts) {
 }
 
 static berth_status forward(void *self, const berth_op_args *args) {
-    const berth_tensor *x = args->inputs[0];
-    berth_run(((const berth_instance *)self)->cpu, argmax_part, args,
-              berth_row_count(x) * berth_row_length(x));
-    return BERTH_OK;
+    return berth_run_rows(self, args, argmax_part, args->inputs[0]);
 }
 
 const berth_op_impl berth_kernel_argmax = {

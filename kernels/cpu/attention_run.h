@@ -32,60 +32,11 @@ static inline void attention_size(attention *self, int64_t heads, int64_t kv_hea
     self->split = least(greatest(heads, self->fewest), ROWS);
 }
 
-// Of some rows: sums, and largest and total of each.
-static inline int64_t softmax_floats(const attention *self, int64_t rows) {
-    return rows * (self->stride + 2);
-}
-
-static inline softmax softmax_at(const attention *self, void *memory, int64_t rows) {
-    float *sums = memory;
-    return (softmax){
-        .sums = sums,
-        .largest = sums + rows * self->stride,
-        .totals = sums + rows * (self->stride + 1),
-        .rows = rows,
-        .stride = self->stride,
-    };
-}
-
-static inline int64_t aligned(int64_t floats) {
-    return pieces(floats * (int64_t)sizeof(float), 64) * 64;
-}
-
-// What a part needs: panels of keys and values, queries, scores, and the softmax of a split and of
-// all.
-static inline int64_t room_bytes(const attention *self) {
-    return aligned(WIDE * self->width) + aligned(KEYS * WIDE) + aligned(ROWS * self->width) +
-           aligned(ROWS * KEYS) + 2 * aligned(softmax_floats(self, ROWS));
-}
-
-static inline int64_t partial_bytes(const attention *self) {
-    return aligned(softmax_floats(self, self->split));
-}
-
 // What a call needs as job.memory: a room for every part, and the softmax of each split of tasks.
 static inline uint64_t attention_bytes(const attention *self) {
     const int64_t threads = self->cpu->threads;
     const int64_t partials = threads > 1 ? threads * TASKS * PARTIALS : 0;
     return (uint64_t)(threads * room_bytes(self) + partials * partial_bytes(self));
-}
-
-// Of one part, for so many rows of all heads.
-static inline room room_at(const attention *self, char *memory, int64_t part, int64_t rows) {
-    char *from = memory + part * room_bytes(self);
-    room out;
-    out.keys = (float *)(void *)from;
-    from += aligned(WIDE * self->width);
-    out.values = (float *)(void *)from;
-    from += aligned(KEYS * WIDE);
-    out.queries = (float *)(void *)from;
-    from += aligned(ROWS * self->width);
-    out.scores = (float *)(void *)from;
-    from += aligned(ROWS * KEYS);
-    out.split = softmax_at(self, from, rows);
-    from += aligned(softmax_floats(self, ROWS));
-    out.whole = softmax_at(self, from, rows);
-    return out;
 }
 
 static inline room room_of(const job *in, const task *at, int64_t part) {
@@ -198,6 +149,7 @@ static inline void plan(job *in) {
         (void)count_pieces(in, &tasks);
     }
     in->is_split = tasks < wanted;
+    in->cost = 0;
     for (task at = {.index = -1}; next_task(in, &at);) {
         in->cost += cost_of(&at, seen_by_any(in, &at));
     }
@@ -208,6 +160,9 @@ static inline void attend(job *in) {
     const berth_cpu *cpu = in->self->cpu;
     in->group = in->query->shape[1] / kv_heads(in);
     plan(in);
+    if (in->cost < 1) {
+        return;
+    }
     if (in->cost * in->self->width < ALONE) {
         in->is_split = 0;
         attend_part(in, 0, 1);
@@ -217,60 +172,6 @@ static inline void attend(job *in) {
     if (in->is_split) {
         cpu->run(cpu, merge_part, in);
     }
-}
-
-// ---- without a cache ----------------------------------------------------------------------------
-
-// Rows of a tensor [tokens, heads, width].
-static inline berth_tensor token_rows(const berth_tensor *all, berth_span tokens,
-                                      int64_t shape[3]) {
-    berth_tensor out = *all;
-    shape[0] = tokens.end - tokens.first;
-    shape[1] = all->shape[1];
-    shape[2] = all->shape[2];
-    out.shape = shape;
-    out.byte_offset +=
-        (uint64_t)(tokens.first * all->strides[0]) * BERTH_DTYPE_BITS(all->dtype) / 8;
-    return out;
-}
-
-// Some tokens see each other, all or those within the window. `of`: query, key,
-// value and out, each [tokens, heads, width].
-static inline void attend_encoder(const attention *self, const berth_tensor *const of[4],
-                                  berth_span tokens, char *memory) {
-    static const int64_t looks_ahead[] = {0};
-    const berth_attribute sees = {
-        .size = sizeof(berth_attribute),
-        .kind = BERTH_ATTRIBUTE_I64S,
-        .i64s = looks_ahead,
-        .count = 1,
-    };
-    const int32_t length = (int32_t)(tokens.end - tokens.first);
-    const int32_t starts[] = {0, length};
-    const berth_tensor table = only_table();
-    int64_t shapes[4][4];
-    int64_t block_shapes[2][4];
-    int64_t block_strides[2][4];
-    berth_tensor rows[4];
-    for (int i = 0; i < 4; ++i) {
-        rows[i] = token_rows(of[i], tokens, shapes[i]);
-    }
-    const berth_tensor keys = as_block(&rows[1], block_shapes[0], block_strides[0]);
-    const berth_tensor values = as_block(&rows[2], block_shapes[1], block_strides[1]);
-    job in = {
-        .self = self,
-        .query = &rows[0],
-        .out = &rows[3],
-        .cache = {&keys, &values},
-        .tables = &table,
-        .starts = starts,
-        .lengths = &length,
-        .sequences = 1,
-        .tokens = {0,     length },
-        .sees = &sees,
-        .memory = memory,
-    };
-    attend(&in);
 }
 
 #endif

@@ -5,20 +5,8 @@
 #ifndef BERTH_KERNELS_CPU_ATTENTION_SPLIT_H
 #define BERTH_KERNELS_CPU_ATTENTION_SPLIT_H
 
-#include <cpu/attention_softmax.h>
-#include <cpu/attention_work.h>
-
-// What a part works with.
-typedef struct room {
-    float *keys;              // a panel
-    float *values;            // a panel
-    float *queries;           // [width][rows] of every few rows that are multiplied together
-    float *scores;            // [rows, KEYS]
-    softmax split;            // of all heads, [heads, rows]
-    softmax whole;            // the same
-    int64_t positions[ROWS];  // of the rows of one head
-    int64_t query_rows[ROWS]; // of all heads
-} room;
+#include <cpu/attention_block.h>
+#include <cpu/attention_room.h>
 
 // A tile on its way through all heads; its lines are keys from `start` on.
 typedef struct tile {
@@ -36,33 +24,6 @@ typedef struct tile {
 } tile;
 
 // ---- preparation --------------------------------------------------------------------------------
-
-// Some rows of one head, a column of them together for the broadcast.
-static inline void pack_few(const berth_tensor *query, const int64_t *query_rows, int64_t rows,
-                            float *to) {
-    for (int64_t row = 0; row < rows; ++row) {
-        const void *from = berth_row(query, query_rows[row]);
-        for (int64_t i = 0; i < query->shape[2]; ++i) {
-            to[i * rows + row] = berth_load_at(from, query->dtype, i);
-        }
-    }
-}
-
-static inline void prepare_rows(const job *in, const task *at, room *with) {
-    for (int64_t row = 0; row < at->rows; ++row) {
-        with->positions[row] = position_of(in, at, row);
-    }
-    for (int64_t row = 0; row < at->heads * at->rows; ++row) {
-        with->query_rows[row] = query_row_of(in, at, row);
-    }
-    for (int64_t head = 0; head < at->heads; ++head) {
-        const int64_t end = (head + 1) * at->rows;
-        for (int64_t row = head * at->rows; row < end; row += BERTH_TILE_ROWS) {
-            pack_few(in->query, with->query_rows + row, least(BERTH_TILE_ROWS, end - row),
-                     with->queries + row * in->self->width);
-        }
-    }
-}
 
 // The first of the keys that are left.
 static inline void find_lines(tile *self, berth_span keys) {
@@ -233,37 +194,6 @@ static inline void weigh_tile(tile *self) {
 }
 
 // ---- all of it ----------------------------------------------------------------------------------
-
-static const int32_t only_block = 0;
-
-// The block table of a sequence that lies in a cache of one block.
-static inline berth_tensor only_table(void) {
-    static const int64_t ones[] = {1, 1};
-    return (berth_tensor){
-        .size = sizeof(berth_tensor),
-        .data = (void *)&only_block,
-        .ndim = 2,
-        .dtype = BERTH_DTYPE_I32,
-        .shape = ones,
-        .strides = ones,
-    };
-}
-
-// Rows [rows, heads, width] as a cache of one block.
-static inline berth_tensor as_block(const berth_tensor *rows, int64_t shape[4],
-                                    int64_t strides[4]) {
-    berth_tensor out = *rows;
-    shape[0] = 1;
-    strides[0] = 0;
-    for (int dim = 0; dim < 3; ++dim) {
-        shape[dim + 1] = rows->shape[dim];
-        strides[dim + 1] = rows->strides[dim];
-    }
-    out.ndim = 4;
-    out.shape = shape;
-    out.strides = strides;
-    return out;
-}
 
 static inline void attend_keys(tile *self, berth_span keys) {
     for (; keys.first < keys.end; keys.first = self->start + KEYS) {

@@ -116,6 +116,14 @@ static inline berth_status berth_instance_create(const berth_op_site *site,
     return status;
 }
 
+// The forward of such a kernel, whose parts get the args and take a share of the tensor's rows.
+static inline berth_status berth_run_rows(void *self, const berth_op_args *args, berth_work_fn part,
+                                          const berth_tensor *rows) {
+    berth_run(((const berth_instance *)self)->cpu, part, args,
+              berth_row_count(rows) * berth_row_length(rows));
+    return BERTH_OK;
+}
+
 // The rows of a tensor, one after the other for less than a look at all strides where all are as
 // far apart.
 typedef struct berth_rows {

@@ -23,10 +23,7 @@ static void mask_part(const void *work, int64_t part, int64_t parts) {
 }
 
 static berth_status forward(void *self, const berth_op_args *args) {
-    const berth_tensor *y = args->outputs[0];
-    berth_run(((const berth_instance *)self)->cpu, mask_part, args,
-              berth_row_count(y) * berth_row_length(y));
-    return BERTH_OK;
+    return berth_run_rows(self, args, mask_part, args->outputs[0]);
 }
 
 const berth_op_impl berth_kernel_mask_rows = {

@@ -74,10 +74,7 @@ static void merge_part(const void *work, int64_t part, int64_t parts) {
 }
 
 static berth_status forward(void *self, const berth_op_args *args) {
-    const berth_tensor *output = args->outputs[OUTPUT];
-    berth_run(((const berth_instance *)self)->cpu, merge_part, args,
-              berth_row_count(output) * output->shape[2]);
-    return BERTH_OK;
+    return berth_run_rows(self, args, merge_part, args->outputs[OUTPUT]);
 }
 
 const berth_op_impl berth_kernel_merge_attn_states = {

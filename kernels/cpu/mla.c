@@ -96,8 +96,8 @@ static void keep_rows(const mla *self, const keeping *in) {
 
 // ---- tokens -------------------------------------------------------------------------------------
 
-// The tokens at hand of what `in` is about.
-static void attend_tokens(const mla_job *at, job *in) {
+// The tokens at hand of what `of` is about.
+static void attend_tokens(const mla_job *at, const job *of) {
     const mla *self = at->self;
     const int64_t tokens = at->tokens.end - at->tokens.first;
     const int64_t shape[] = {tokens, self->heads, self->of.width};
@@ -116,13 +116,14 @@ static void attend_tokens(const mla_job *at, job *in) {
     out.data = at->sums;
     out.shape = out_shape;
     out.strides = out_strides;
-    in->query = &query;
-    in->out = &out;
-    in->tokens = at->tokens;
-    in->memory = at->memory;
+    job in = *of;
+    in.query = &query;
+    in.out = &out;
+    in.tokens = at->tokens;
+    in.memory = at->memory;
     const int64_t products = tokens * self->heads * self->latent;
     berth_run(self->of.cpu, mla_absorb_part, at, products * self->nope);
-    attend(in);
+    attend(&in);
     berth_run(self->of.cpu, mla_expand_part, at, products * self->values);
 }
 

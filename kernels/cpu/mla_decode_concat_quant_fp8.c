@@ -29,10 +29,7 @@ static void quantise_part(const void *work, int64_t part, int64_t parts) {
 }
 
 static berth_status forward(void *self, const berth_op_args *args) {
-    const berth_tensor *q = args->outputs[0];
-    berth_run(((const berth_instance *)self)->cpu, quantise_part, args,
-              berth_row_count(q) * berth_row_length(q));
-    return BERTH_OK;
+    return berth_run_rows(self, args, quantise_part, args->outputs[0]);
 }
 
 const berth_op_impl berth_kernel_mla_decode_concat_quant_fp8 = {

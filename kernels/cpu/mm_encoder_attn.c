@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// mm_encoder_attn: attention_run.h, one segment after another; what is worth sharing is within one.
-#include <cpu/attention_run.h>
+// mm_encoder_attn: attention_encoder.h, one segment after another; what is worth sharing is within
+// one.
+#include <cpu/attention_encoder.h>
 
 #include <math.h>
 

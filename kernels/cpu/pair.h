@@ -45,13 +45,6 @@ BERTH_INLINE void pair_part(const berth_op_args *args, berth_span rows, pair_for
     }
 }
 
-static inline berth_status pair_run(void *self, const berth_op_args *args, berth_work_fn part) {
-    const berth_tensor *y = args->outputs[0];
-    berth_run(((const berth_instance *)self)->cpu, part, args,
-              berth_row_count(y) * berth_row_length(y));
-    return BERTH_OK;
-}
-
 // The kernel of an op whose file defines the formula `combine`.
 #define PAIR_KERNEL(op_name)                                                                       \
     static void part_of(const void *work, int64_t part, int64_t parts) {                           \
@@ -59,7 +52,7 @@ static inline berth_status pair_run(void *self, const berth_op_args *args, berth
         pair_part(args, berth_share(berth_row_count(args->outputs[0]), part, parts), combine);     \
     }                                                                                              \
     static berth_status forward(void *self, const berth_op_args *args) {                           \
-        return pair_run(self, args, part_of);                                                      \
+        return berth_run_rows(self, args, part_of, args->outputs[0]);                              \
     }                                                                                              \
     const berth_op_impl berth_kernel_##op_name = {                                                 \
         .size = sizeof(berth_op_impl),                                                             \

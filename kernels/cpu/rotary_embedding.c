@@ -138,10 +138,10 @@ BERTH_INLINE void turn_pairs(const rotary *self, float along, berth_span pairs, 
 static void find_patch(const rotary *self, int64_t position, float *circle) {
     const int64_t middle = self->half / 2;
     const int is_patch = position < self->length - 1;
-    const float column = is_patch ? (float)(position % self->columns + 1) : 0;
-    const float row = is_patch ? (float)(position / self->columns + 1) : 0;
-    turn_pairs(self, column, (berth_span){0, middle}, circle);
-    turn_pairs(self, row, (berth_span){middle, self->half}, circle);
+    const int64_t column = is_patch ? position % self->columns + 1 : 0;
+    const int64_t row = is_patch ? position / self->columns + 1 : 0;
+    turn_pairs(self, (float)column, (berth_span){0, middle}, circle);
+    turn_pairs(self, (float)row, (berth_span){middle, self->half}, circle);
 }
 
 // Cosines [half], then sines [half], of a position; of a cache those of every circle.

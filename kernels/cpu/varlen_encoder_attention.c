@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// varlen_encoder_attention: attention_run.h, one sequence after another; what is worth sharing is
-// within one.
-#include <cpu/attention_run.h>
+// varlen_encoder_attention: attention_encoder.h, one sequence after another; what is worth sharing
+// is within one.
+#include <cpu/attention_encoder.h>
 
 enum { QUERY, KEY, VALUE, SEQ_LENS };
 
