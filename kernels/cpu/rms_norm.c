@@ -94,7 +94,8 @@ BERTH_INLINE void scale(const row *self, berth_dtype dtype, berth_dtype weight_d
     for (int64_t first = 0; first < self->hidden; first += BERTH_LANES) {
         berth_vec y = berth_vec_load_some(values, dtype, first, self->hidden) * factor;
         if (self->weight) {
-            y = y * berth_vec_load_some(self->weight, weight_dtype, first, self->hidden);
+            y = berth_vec_round_to(weight_dtype, y) *
+                berth_vec_load_some(self->weight, weight_dtype, first, self->hidden);
         }
         berth_vec_store_some(self->y, dtype, first, self->hidden, y);
     }

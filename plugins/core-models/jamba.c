@@ -44,6 +44,7 @@ static void build(berth_builder *builder) {
     berth_decoder jamba = {.names = &names, .mix = mix, .has_no_rope = 1};
     berth_decoder_read(builder, &jamba);
     berth_decoder_read_experts(builder, &jamba);
+    jamba.experts.routes_in_f32 = 1;
     jamba.experts.count = jamba.experts.count > 1 ? jamba.experts.count : 0;
     jamba.experts.period = berth_config_count(builder, "expert_layer_period");
     jamba.experts.lead = jamba.experts.period - 1 -
