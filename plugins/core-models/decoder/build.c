@@ -64,7 +64,8 @@ static void add_layer(berth_builder *b, const berth_decoder *decoder, int64_t la
     if (mlp == NULL) {
         return;
     }
-    y = berth_decoder_mlp(b, decoder, layer, berth_stream_norm(b, decoder, mlp_norm, stream));
+    y = (decoder->feed ? decoder->feed : berth_decoder_mlp)(
+        b, decoder, layer, berth_stream_norm(b, decoder, mlp_norm, stream));
     y = berth_decoder_norm_of(b, decoder,
                               berth_decoder_piece(b, decoder, layer, names->mlp_output_norm), y);
     berth_stream_add(b, decoder, mlp, stream, y);

@@ -77,7 +77,8 @@ typedef struct berth_decoder_experts {
     int64_t shared_size;     // of the experts for every token, all together; 0: none
     int64_t has_shared_gate; // these count as much as a gate of their own says
     int64_t first_layer;     // layers before it have an MLP
-    int64_t period;          // every so many layers
+    int64_t period;          // every so many layers, the last of these,
+    int64_t lead;            // or so many before it
     int64_t has_bias;        // router and experts
     int64_t renormalize;     // weights of the chosen sum up to 1
     int64_t has_correction;  // a bias that counts for the choice only
@@ -92,7 +93,7 @@ typedef struct berth_decoder_experts {
 } berth_decoder_experts;
 
 struct berth_decoder;
-// What a layer has in place of attention, x and the result [tokens, hidden_size].
+// What a layer has in place of attention or of its MLP, x and the result [tokens, hidden_size].
 typedef berth_value (*berth_decoder_mix_fn)(berth_builder *builder,
                                             const struct berth_decoder *decoder, int64_t layer,
                                             berth_value x);
@@ -110,6 +111,7 @@ typedef struct berth_decoder {
     // Set by the architecture before berth_decoder_read; all 0 is Llama without biases and windows.
     const berth_decoder_names *names; // NULL: berth_decoder_llama_names
     berth_decoder_mix_fn mix;         // NULL: attention
+    berth_decoder_mix_fn feed;        // NULL: the MLP, or experts
     berth_decoder_norm norm;
     berth_decoder_qk_norm qk_norm;
     int64_t has_norm_bias;

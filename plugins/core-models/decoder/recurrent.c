@@ -65,8 +65,11 @@ berth_value berth_mamba2_mix(berth_builder *b, const berth_decoder *decoder,
             BERTH_I64("chunk_size", mamba->chunk_size),
             BERTH_BOOL("use_conv_bias", mamba->has_conv_bias),
             BERTH_BOOL("use_bias", mamba->has_bias), BERTH_BOOL("use_rms_norm", mamba->has_norm),
+            BERTH_BOOL("norm_before_gate", mamba->norm_before_gate),
             BERTH_F64("rms_norm_eps", decoder->norm_eps),
-            BERTH_TEXT("activation", berth_config_str_or(b, "hidden_act", "silu"))));
+            BERTH_TEXT("activation", berth_config_str_or(b, "hidden_act", "silu")),
+            BERTH_ATTRIBUTE_("multipliers", BERTH_ATTRIBUTE_F64S, .f64s = mamba->multipliers,
+                             .count = mamba->multipliers[0] != 0 ? 5 : 0)));
 }
 
 // Infinity is no number of JSON, so a limit above that is a number is one.

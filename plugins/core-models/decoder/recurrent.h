@@ -34,6 +34,8 @@ typedef struct berth_mamba2 {
     int64_t has_bias;
     int64_t has_conv_bias;
     int64_t has_norm; // else only a gate
+    int64_t norm_before_gate;
+    double multipliers[5]; // of gate, channels, input, output and step; all 0: none
 } berth_mamba2;
 
 // How Mamba's checkpoints call the pieces of a decoder without MLPs.
