@@ -12,7 +12,8 @@ static int64_t adjust(berth_builder *b, int64_t size) {
     }
     const int64_t multiple = berth_config_count_or(b, "block_multiple_of", 256);
     const double factor = berth_config_f64_or(b, "block_ffn_dim_multiplier", 1);
-    const double scaled = factor * (double)(2 * size / 3);
+    const int64_t part = 2 * size / 3; // whole, as the reference has it
+    const double scaled = factor * (double)part;
     if (!(scaled >= 1 && scaled <= (double)BERTH_CONFIG_COUNT_MAX)) {
         berth_build_fail(b, BERTH_CORRUPT,
                          "config.json: 'block_ffn_dim_multiplier' is %g: no MLP has that size",
