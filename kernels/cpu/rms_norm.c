@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // rms_norm. Two sweeps of a row, which stays in the first cache: the sum of squares, with
-// x + residual written on the way, then the scaling, in 16 bits of the rounded sum. One rounding at
-// the end.
+// x + residual written on the way, then the scaling, in 16 bits of the rounded sum. Rounded before
+// the weight and at the end, like the reference.
 #include <cpu/cpu.h>
 #include <cpu/simd.h>
 
