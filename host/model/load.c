@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input: a weight whose tensors were checked. Output: its resident bytes: shards put in their
 // places, numbers converted to the resident type.
+#include <math.h>
 #include <string.h>
 
 #include "base/convert.h"
@@ -143,11 +144,21 @@ static void add_to_all(const berth_weight *weight, uint8_t *destination) {
     }
 }
 
+static void become_decays(const berth_weight *weight, uint8_t *destination) {
+    for (uint64_t i = 0; i < weight->bytes / sizeof(float); ++i) {
+        float number = 0;
+        memcpy(&number, destination + i * sizeof number, sizeof number);
+        number = -expf(number);
+        memcpy(destination + i * sizeof number, &number, sizeof number);
+    }
+}
+
 const void *berth_weight_stored(const berth_weight *weight) {
     const berth_stored_tensor *tensor = weight->pieces[0].tensor;
     const bool is_whole = weight->piece_count == 1 && tensor->bytes == weight->bytes;
     const bool is_aligned = (uintptr_t)tensor->data % (BERTH_DTYPE_BITS(tensor->dtype) / 8) == 0;
-    const bool is_changed = weight->pieces[0].is_transposed || weight->addend != 0;
+    const bool is_changed =
+        weight->pieces[0].is_transposed || weight->addend != 0 || weight->is_log_decay;
     return is_whole && !is_changed && is_aligned && tensor->dtype == weight->type.dtype
                ? tensor->data
                : NULL;
@@ -169,6 +180,9 @@ berth_status berth_weight_load(const berth_weight *weight, void *destination) {
     }
     if (weight->addend != 0) {
         add_to_all(weight, destination);
+    }
+    if (weight->is_log_decay) {
+        become_decays(weight, destination);
     }
     return BERTH_OK;
 }

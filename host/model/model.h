@@ -88,6 +88,7 @@ typedef struct berth_weight {
     bool is_vector;
     bool is_padded;                          // its tensors leave rows, which are zero
     double addend;                           // to every number of a vector
+    bool is_log_decay;                       // resident is −e^x of what is stored
     const struct berth_weight_piece *pieces; // one, or one per shard and slice
     size_t piece_count;
 } berth_weight;

@@ -109,7 +109,9 @@ static berth_dtype resident_dtype(const berth_parameters *parameters,
         }
         common = common == BERTH_DTYPE_NONE || common == dtype ? dtype : BERTH_DTYPE_F32;
     }
-    return common == BERTH_DTYPE_NONE ? activation : common;
+    return weight->is_log_decay         ? BERTH_DTYPE_F32
+           : common == BERTH_DTYPE_NONE ? activation
+                                        : common;
 }
 
 static void set_type(berth_weight *weight, const berth_parameter *declared, berth_dtype dtype) {

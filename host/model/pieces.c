@@ -107,6 +107,7 @@ static berth_status add_piece(const filling *in, uint32_t index, struct berth_we
     }
     piece = piece.slice >= 0 ? within_slice(declared, piece) : piece;
     piece.is_transposed = source->is_transposed && piece.tensor->ndim >= 2;
+    in->weight->is_log_decay = in->weight->is_log_decay || source->is_log_decay;
     BERTH_TRY(check_piece(declared, &piece));
     in->pieces[in->weight->piece_count++] = piece;
     return BERTH_OK;

@@ -79,6 +79,7 @@ static berth_status apply_rules(const berth_weight_names *names, berth_weight_so
         source->shard = rule->shard;
         source->slice = found.slice;
         source->is_transposed = rule->is_transposed != 0;
+        source->is_log_decay = rule->is_log_decay != 0;
         source->parameter = replace(names->arena, source->tensor->name, found, rule->to);
         return source->parameter != NULL ? BERTH_OK
                                          : berth_arena_exhausted(names->arena, "weight names");

@@ -17,6 +17,7 @@ typedef struct berth_weight_source {
     int64_t slice;     // of the parameter's first dimension; −1: of all of them
     uint32_t next;     // of the same parameter, BERTH_NO_SOURCE: the last
     bool is_transposed;
+    bool is_log_decay; // see berth_weight_rule
     bool is_used;
     bool is_ignored; // by a rule
 } berth_weight_source;

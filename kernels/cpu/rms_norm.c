@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // rms_norm. Two sweeps of a row, which stays in the first cache: the sum of squares, with
-// x + residual written on the way, then the scaling, in 16 bits of the rounded sum. One rounding at
-// the end.
+// x + residual written on the way, then the scaling, in 16 bits of the rounded sum. Rounded before
+// the weight and at the end, like the reference.
 #include <cpu/cpu.h>
 #include <cpu/simd.h>
 
@@ -94,7 +94,8 @@ BERTH_INLINE void scale(const row *self, berth_dtype dtype, berth_dtype weight_d
     for (int64_t first = 0; first < self->hidden; first += BERTH_LANES) {
         berth_vec y = berth_vec_load_some(values, dtype, first, self->hidden) * factor;
         if (self->weight) {
-            y = y * berth_vec_load_some(self->weight, weight_dtype, first, self->hidden);
+            y = berth_vec_round_to(weight_dtype, y) *
+                berth_vec_load_some(self->weight, weight_dtype, first, self->hidden);
         }
         berth_vec_store_some(self->y, dtype, first, self->hidden, y);
     }

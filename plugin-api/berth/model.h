@@ -19,6 +19,9 @@ typedef struct berth_weight_rule {
     // A key of config.json: without it, or with null under it, there is no such rule. NULL: always.
     // From ABI 1.1 on
     const char *when;
+    // 1: the tensor holds logarithms of how fast something fades: the parameter is −e^x of its
+    // numbers, in float32 whatever the tensor's type. From ABI 1.1 on
+    uint64_t is_log_decay;
 } berth_weight_rule;
 
 typedef struct berth_model {

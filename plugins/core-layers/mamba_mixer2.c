@@ -4,12 +4,13 @@
 // Input hidden states [tokens, hidden_size]; output like it.
 // Attributes: hidden_size, ssm_state_size, conv_kernel_size, intermediate_size (num_heads ·
 // head_dim), n_groups (1), num_heads (128), head_dim (64), use_conv_bias (1), use_bias (0),
-// use_rms_norm (1), rms_norm_eps (1e-5), activation ("silu"), chunk_size (256), ssm_state_dtype
-// ("f32"), tp_size (1), tp_rank (0). One group belongs to every rank, several are divided.
-// Parameters: in_proj (shards "z", "x", "B", "C", "dt", or one tensor of all), conv1d (shards "x",
-// "B", "C", or one), A float32 (−exp of the checkpoint's A_log), D, dt_bias, norm, out_proj.
-// States per sequence: PREFIX.conv1d [conv_kernel_size − 1, channels], PREFIX [heads, head_dim,
-// ssm_state_size].
+// use_rms_norm (1), norm_before_gate (0), rms_norm_eps (1e-5), activation ("silu"), chunk_size
+// (256), ssm_state_dtype ("f32"), multipliers (none: of what in_proj gives for z, x, B, C and dt),
+// tp_size (1), tp_rank (0). One group belongs to every rank, several are divided. Parameters:
+// in_proj (shards "z", "x", "B", "C", "dt", or one tensor of all), conv1d (shards "x", "B", "C", or
+// one), A float32 (−exp of the checkpoint's A_log), D, dt_bias, norm, out_proj. States per
+// sequence: PREFIX.conv1d [conv_kernel_size − 1, channels], or one for each of x, B and C where
+// these have different multipliers; PREFIX [heads, head_dim, ssm_state_size].
 #include "linear/mixer.h"
 
 enum { GATE, INNER, B, C, STEPS, PARTS };
@@ -68,6 +69,20 @@ static sizes read_sizes(const berth_mixer *mixer) {
     return out;
 }
 
+static double multiplier(const berth_mixer *mixer, int part) {
+    const berth_call *call = mixer->call;
+    const berth_attribute *all =
+        berth_attribute_find(call->attributes, call->attribute_count, "multipliers");
+    return all && all->count == PARTS ? all->f64s[part] : 1;
+}
+
+static berth_value multiply(const berth_mixer *mixer, int part, berth_value x) {
+    const double scale = multiplier(mixer, part);
+    return scale == 1 ? x
+                      : BERTH_EMIT(mixer->builder, "scale_logits", .prefix = mixer->call->prefix,
+                                   BERTH_INPUTS(x), BERTH_ATTRIBUTES(BERTH_F64("scale", scale)));
+}
+
 // The parts [first, end) as shards of one weight.
 static int64_t make_shards(const sizes *size, int first, int end, berth_shard *out,
                            const berth_shard **list) {
@@ -96,9 +111,10 @@ static void project(const berth_mixer *mixer, const sizes *size, berth_value out
     };
     const berth_value all = mixer->builder->linear(mixer->builder, &linear, mixer->call->inputs[0]);
     // What the convolution takes stands together.
-    out[GATE] = berth_mixer_columns(mixer, all, 0, size->parts[GATE].extent);
+    out[GATE] = multiply(mixer, GATE, berth_mixer_columns(mixer, all, 0, size->parts[GATE].extent));
     out[INNER] = berth_mixer_columns(mixer, all, shards[INNER].offset, size->channels);
-    out[STEPS] = berth_mixer_columns(mixer, all, shards[STEPS].offset, size->own_heads);
+    out[STEPS] = multiply(mixer, STEPS,
+                          berth_mixer_columns(mixer, all, shards[STEPS].offset, size->own_heads));
 }
 
 static berth_value conv_weight(const berth_mixer *mixer, const sizes *size, int is_bias) {
@@ -120,26 +136,55 @@ static berth_value conv_weight(const berth_mixer *mixer, const sizes *size, int 
     return mixer->builder->parameter(mixer->builder, &parameter);
 }
 
+// All channels at once; out[INNER] to out[C] are their parts, [tokens, channels].
+static void convolve_all(const berth_mixer *mixer, const sizes *size, berth_mixer_conv conv,
+                         berth_value x, berth_value out[PARTS]) {
+    conv.name = "conv1d";
+    conv.channels = size->channels;
+    const berth_value all = berth_mixer_convolve(mixer, conv, multiply(mixer, INNER, x));
+    int64_t offset = 0;
+    for (int i = INNER; i < STEPS; ++i) {
+        out[i] = berth_mixer_columns(mixer, all, offset, size->parts[i].extent);
+        offset += size->parts[i].extent;
+    }
+}
+
+// The same part by part: each has a multiplier of its own, and no op joins columns.
+static void convolve_parts(const berth_mixer *mixer, const sizes *size, berth_mixer_conv conv,
+                           berth_value x, berth_value out[PARTS]) {
+    static const char *const names[PARTS] = {"", "conv1d.x", "conv1d.B", "conv1d.C", ""};
+    berth_builder *builder = mixer->builder;
+    int64_t offset = 0;
+    for (int i = INNER; i < STEPS; ++i) {
+        const int64_t extent = size->parts[i].extent;
+        berth_mixer_conv own = conv;
+        own.name = names[i];
+        own.channels = extent;
+        own.weight = builder->slice(builder, conv.weight, 0, offset, extent);
+        own.bias = conv.bias ? builder->slice(builder, conv.bias, 0, offset, extent) : conv.bias;
+        out[i] = berth_mixer_convolve(
+            mixer, own, multiply(mixer, i, berth_mixer_columns(mixer, x, offset, extent)));
+        offset += extent;
+    }
+}
+
 // The channels of x, B and C after the convolution, each [tokens, heads or groups, width].
 static void convolve(const berth_mixer *mixer, const sizes *size, berth_value x,
                      berth_value out[PARTS]) {
     const int has_bias = berth_call_i64(mixer->call, "use_conv_bias", 1) != 0;
+    const int is_even = multiplier(mixer, INNER) == multiplier(mixer, B) &&
+                        multiplier(mixer, B) == multiplier(mixer, C);
     const berth_mixer_conv conv = {
-        .name = "conv1d",
         .weight = conv_weight(mixer, size, 0),
         .bias = has_bias ? conv_weight(mixer, size, 1) : BERTH_VALUE_NONE,
-        .channels = size->channels,
         .width = size->width,
         .activation = berth_call_str(mixer->call, "activation", "silu"),
     };
-    const berth_value all = berth_mixer_convolve(mixer, conv, x);
-    int64_t offset = 0;
+    (is_even ? convolve_all : convolve_parts)(mixer, size, conv, x, out);
     for (int i = INNER; i < STEPS; ++i) {
-        const int64_t extent = size->parts[i].extent;
         const int64_t rows = i == INNER ? size->own_heads : size->own_groups;
-        out[i] = berth_mixer_split(mixer, berth_mixer_columns(mixer, all, offset, extent), rows,
-                                   rows > 0 ? extent / rows : 0);
-        offset += extent;
+        out[i] =
+            berth_mixer_split(mixer, out[i], rows, rows > 0 ? size->parts[i].extent / rows : 0);
     }
 }
 
@@ -165,10 +210,30 @@ static berth_value scan(const berth_mixer *mixer, const sizes *size, const berth
                          BERTH_I64("chunk_size", berth_call_i64(mixer->call, "chunk_size", 256))));
 }
 
+// The norm without the gate, and then the gate. Each rank must have whole groups.
+static berth_value gate_normed(const berth_mixer *mixer, const sizes *size, berth_value y,
+                               berth_value gate) {
+    const berth_mixer_weight weight = {"norm.weight", {size->inner}, 1, 1, 0};
+    if (mixer->world.size > 1 && size->groups == 1) {
+        berth_build_fail(mixer->builder, BERTH_UNSUPPORTED,
+                         "'%s': norm_before_gate with one group for several ranks",
+                         mixer->call->prefix);
+    }
+    return BERTH_EMIT(
+        mixer->builder, "rms_norm_gated", .prefix = berth_mixer_name(mixer, "norm"),
+        BERTH_INPUTS(y, berth_mixer_parameter(mixer, weight), gate),
+        BERTH_ATTRIBUTES(BERTH_F64("eps", berth_call_f64(mixer->call, "rms_norm_eps", 1e-5)),
+                         BERTH_I64("group_size", size->inner / size->groups),
+                         BERTH_BOOL("norm_before_gate", 1)));
+}
+
 static berth_value norm(const berth_mixer *mixer, const sizes *size, berth_value y,
                         berth_value gate) {
     const int has_norm = berth_call_i64(mixer->call, "use_rms_norm", 1) != 0;
     const berth_mixer_weight weight = {"norm.weight", {size->inner}, 1, 1, 0};
+    if (has_norm && berth_call_i64(mixer->call, "norm_before_gate", 0)) {
+        return gate_normed(mixer, size, y, gate);
+    }
     return BERTH_EMIT(
         mixer->builder, "mixer2_gated_rms_norm", .prefix = berth_mixer_name(mixer, "norm"),
         BERTH_INPUTS(y, gate, has_norm ? berth_mixer_parameter(mixer, weight) : BERTH_VALUE_NONE),

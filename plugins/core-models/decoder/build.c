@@ -49,7 +49,7 @@ static void add_layer(berth_builder *b, const berth_decoder *decoder, int64_t la
     const char *mlp_norm = berth_decoder_piece(b, decoder, layer, names->mlp_norm);
     const berth_value x = berth_stream_norm(
         b, decoder, berth_decoder_piece(b, decoder, layer, names->attention_norm), stream);
-    berth_value y = berth_decoder_attention(b, decoder, layer, x);
+    berth_value y = (decoder->mix ? decoder->mix : berth_decoder_attention)(b, decoder, layer, x);
     if (decoder->is_parallel) {
         const berth_value own =
             mlp_norm ? berth_decoder_norm_of(b, decoder, mlp_norm, stream->sum) : x;
@@ -61,7 +61,11 @@ static void add_layer(berth_builder *b, const berth_decoder *decoder, int64_t la
     y = berth_decoder_norm_of(
         b, decoder, berth_decoder_piece(b, decoder, layer, names->attention_output_norm), y);
     berth_stream_add(b, decoder, attention, stream, y);
-    y = berth_decoder_mlp(b, decoder, layer, berth_stream_norm(b, decoder, mlp_norm, stream));
+    if (mlp == NULL) {
+        return;
+    }
+    y = (decoder->feed ? decoder->feed : berth_decoder_mlp)(
+        b, decoder, layer, berth_stream_norm(b, decoder, mlp_norm, stream));
     y = berth_decoder_norm_of(b, decoder,
                               berth_decoder_piece(b, decoder, layer, names->mlp_output_norm), y);
     berth_stream_add(b, decoder, mlp, stream, y);

@@ -4,12 +4,13 @@
 // berth_decoder_read fill in what config.json says, and builds:
 //
 //   x = embed(token_ids)
-//   for each layer:   x = x + attention(norm(x))
+//   for each layer:   x = x + attention(norm(x))    or what an architecture mixes tokens with
 //                     x = x + mlp(norm(x))            a dense one, or a mixture of experts
 //   logits = head(norm(x))
 //
 // A norm whose name is NULL is not there; results of attention and MLP may have a norm of their
-// own; in a parallel layer the MLP sees what attention sees.
+// own; in a parallel layer the MLP sees what attention sees; an MLP whose name is NULL is not
+// there.
 #ifndef BERTH_DECODER_H
 #define BERTH_DECODER_H
 
@@ -76,7 +77,8 @@ typedef struct berth_decoder_experts {
     int64_t shared_size;     // of the experts for every token, all together; 0: none
     int64_t has_shared_gate; // these count as much as a gate of their own says
     int64_t first_layer;     // layers before it have an MLP
-    int64_t period;          // every so many layers
+    int64_t period;          // every so many layers, the last of these,
+    int64_t lead;            // or so many before it
     int64_t has_bias;        // router and experts
     int64_t renormalize;     // weights of the chosen sum up to 1
     int64_t has_correction;  // a bias that counts for the choice only
@@ -90,6 +92,12 @@ typedef struct berth_decoder_experts {
     double alpha;
 } berth_decoder_experts;
 
+struct berth_decoder;
+// What a layer has in place of attention or of its MLP, x and the result [tokens, hidden_size].
+typedef berth_value (*berth_decoder_mix_fn)(berth_builder *builder,
+                                            const struct berth_decoder *decoder, int64_t layer,
+                                            berth_value x);
+
 // Attention over latent rows, where kv_lora_rank is not 0.
 typedef struct berth_decoder_latent {
     int64_t q_lora_rank; // 0: none
@@ -102,6 +110,8 @@ typedef struct berth_decoder_latent {
 typedef struct berth_decoder {
     // Set by the architecture before berth_decoder_read; all 0 is Llama without biases and windows.
     const berth_decoder_names *names; // NULL: berth_decoder_llama_names
+    berth_decoder_mix_fn mix;         // NULL: attention
+    berth_decoder_mix_fn feed;        // NULL: the MLP, or experts
     berth_decoder_norm norm;
     berth_decoder_qk_norm qk_norm;
     int64_t has_norm_bias;

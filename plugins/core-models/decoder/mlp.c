@@ -114,7 +114,7 @@ static int has_experts(berth_builder *b, const berth_decoder *decoder, int64_t l
     const berth_decoder_experts *experts = &decoder->experts;
     uint64_t listed = 0;
     if (experts->count == 0 || layer < experts->first_layer ||
-        (experts->period > 1 && (layer + 1) % experts->period != 0)) {
+        (experts->period > 1 && (layer + 1 + experts->lead) % experts->period != 0)) {
         return 0;
     }
     (void)b->host->json_get_count(b->config, "mlp_only_layers", &listed);
