@@ -22,6 +22,9 @@ static const berth_op_case cases[] = {
     OP("add", "4096", 512, 1, "a=x[T,4096] b=x[T,4096]"),
     OP("mul", "4096", 512, 1, "a=x[T,4096] b=x[T,4096]"),
     OP("cast", "4096", 512, 1, "x=f32[T,4096] dtype=bf16"),
+    OP("dual_chunk_rotary_embedding", "32x128", 512, 2,
+       "positions=i32[T]<4096 query=x[T,32,128] key=x[T,8,128] rotary_dim=128 "
+       "max_position_embeddings=8192 chunk_size=1024 local_size=128"),
     OP("scale_logits", "128256", 16, 1, "x=x[T,128256] scale=0.5 soft_cap=30"),
     OP("argmax", "128256", 16, 1, "x=x[T,128256]"),
     OP("sampling_min_p", "128256", 16, 1, "logits=f32[T,128256](-8,8) min_p=f32[T](0,0.2)"),

@@ -62,6 +62,8 @@ static const berth_op_case cases[] = {
     CONV("conv3d", "patches-2x14", 256, 1280, 1176,
          "x=x[256,3,2,14,14] weight=x[1280,3,2,14,14] stride=2,14,14"),
     CONV("conv3d", "3x3x3", 1024, 128, 3456,
+         "x=x[T,128,3,32,32] weight=x[128,128,3,3,3] padding=0,1,1"),
+    CONV("conv3d", "3x3x3-padded", 1024, 128, 3456,
          "x=x[T,128,4,16,16] weight=x[128,128,3,3,3] padding=1"),
     MOE("fused_moe", "32x512-1", 1, 8, 1024, 512, MOE_SMALL(0.25)),
     MOE("fused_moe", "32x512-64", 64, 8, 1024, 512, MOE_SMALL(1)),

@@ -135,7 +135,6 @@ static berth_value emit_contiguous(berth_op_graph *graph, const berth_value *x, 
 
 static const berth_op_case cases[] = {
     EMBEDDING("embedding-4096", 512),
-    EMBEDDING("embedding-4096-1", 1),
     BERTH_OP_CASE(.name = "mask_rows-4096", .op = "mask_rows", .tokens = 512, .out = 4096,
                   .emit = emit_mask_rows, .x_count = 1, .x_widths = {4096}, .output_count = 1),
     ROWS("rms_norm-2048", "rms_norm", "xxw", 2, 2048, .output_count = 2),

@@ -13,6 +13,7 @@
 enum { X, WEIGHT, BIAS };
 
 #define CONV_ROWS   256 // at a time
+#define CONV_STRIP  32  // columns of all blocks of a part, before the next ones
 #define CONV_PANELS 4   // that take turns with a chunk of the rows
 #define CONV_ALONE  (1 << 18)
 #define CONV_RUNS   4 // no more of them: a vector each
@@ -111,12 +112,14 @@ static inline berth_status conv_create(const berth_op_site *site, const berth_de
     return status;
 }
 
-// Of a part: the sums of some panels and room for widening, or the taps of a block.
+// Of a part: the sums of some panels and room for widening, or the taps of all blocks.
 static inline uint64_t conv_scratch(const convolution *self) {
-    const uint64_t taps = (uint64_t)berth_conv_volume(self->conv.kernel) * sizeof(conv_tap);
-    const uint64_t sums =
+    const int64_t blocks = pieces(CONV_ROWS, BERTH_TILE_ROWS);
+    const int64_t taps = berth_conv_volume(self->conv.kernel);
+    const uint64_t of_taps = ((uint64_t)(blocks * taps) * sizeof(conv_tap) + 63) / 64 * 64;
+    const uint64_t of_sums =
         panel_bytes_of(CONV_PANELS * CONV_ROWS * PANEL) + panel_bytes_of(2 * PANEL_CHUNK * PANEL);
-    return ((taps > sums ? taps : sums) + 63) / 64 * 64;
+    return of_taps > of_sums ? of_taps : of_sums;
 }
 
 static inline uint64_t conv_workspace(void *state, uint64_t tokens) {
@@ -257,58 +260,106 @@ typedef struct conv_block {
     const conv_job *job;
     const conv_tap *taps;
     int64_t rows;
-    int64_t image; // of its first row
     int64_t safe;  // columns behind which there is room for a vector, in x and in the block
+    const char *x; // the group's first channel in the image of the first row
     float *to;
 } conv_block;
 
-BERTH_INLINE void conv_column(const conv_block *block, berth_dtype dtype, int64_t column,
-                              float *to) {
-    const berth_conv *conv = &block->job->self->conv;
-    const int64_t taps = berth_conv_volume(conv->kernel);
-    const conv_tap *tap = &block->taps[column % taps];
-    const int64_t channel =
-        block->image * conv->in + block->job->group * (conv->in / conv->groups) + column / taps;
-    const char *from =
-        (const char *)berth_data(block->job->args->inputs[X]) +
-        channel * berth_conv_volume(conv->size) * (int64_t)(BERTH_DTYPE_BITS(dtype) / 8);
-    if (column % taps == 0) {
-        const char *ahead = from + CONV_AHEAD * berth_conv_volume(conv->size) * (int64_t)(BERTH_DTYPE_BITS(dtype) / 8);
-        const int64_t element = (int64_t)(BERTH_DTYPE_BITS(dtype) / 8);
-        BERTH_PREFETCH(ahead + tap->at[0] * element);
-        BERTH_PREFETCH(ahead + tap->at[block->rows - 1] * element);
-    }
-    if (column < block->safe && tap->run_count <= CONV_RUNS) {
-        conv_take_runs(from, dtype, tap, to);
-    } else if (block->rows == BERTH_TILE_ROWS) {
-        conv_take(from, dtype, tap, BERTH_TILE_ROWS, to);
-    } else {
-        conv_take(from, dtype, tap, block->rows, to);
+// Columns of a block that may be moved by whole vectors.
+static inline int64_t conv_safe(const conv_job *job, int64_t rows) {
+    const berth_conv *conv = &job->self->conv;
+    const int64_t volume = berth_conv_volume(conv->size);
+    const int64_t last = conv->groups - 1 == job->group ? pieces(BERTH_LANES, volume) : 0;
+    const int64_t in_x = (conv->in / conv->groups - last) * berth_conv_volume(conv->kernel);
+    return at_most(in_x, job->self->columns - pieces(BERTH_LANES, rows));
+}
+
+static inline conv_block conv_block_of(const conv_job *job, berth_span rows, const conv_tap *taps) {
+    const convolution *self = job->self;
+    const berth_conv *conv = &self->conv;
+    const berth_tensor *x = job->args->inputs[X];
+    const int64_t image = rows.first / berth_conv_volume(conv->positions);
+    const int64_t channel = image * conv->in + job->group * (conv->in / conv->groups);
+    return (conv_block){
+        .job = job,
+        .taps = taps,
+        .rows = rows.end - rows.first,
+        .safe = conv_safe(job, rows.end - rows.first),
+        .x = (const char *)berth_data(x) +
+             channel * berth_conv_volume(conv->size) * (int64_t)(BERTH_DTYPE_BITS(x->dtype) / 8),
+        .to = job->x + (rows.first - job->first) * panel_floats(self->columns, self->product),
+    };
+}
+
+// Where a column stands. Why not found by division: that costs as much as to move a column.
+typedef struct conv_at {
+    int64_t column;
+    int64_t tap;
+    const char *channel;
+} conv_at;
+
+BERTH_INLINE void conv_next(conv_at *at, int64_t taps, int64_t channel_bytes) {
+    ++at->column;
+    if (++at->tap == taps) {
+        at->tap = 0;
+        at->channel += channel_bytes;
     }
 }
 
-// Columns one by one, as panel_pack has them, or two as bf16 in a word.
-BERTH_INLINE void conv_pack_columns(const conv_block *block, berth_dtype dtype) {
-    const convolution *self = block->job->self;
-    float *to = block->to;
-    for (int64_t column = 0; column < self->columns; ++column, to += block->rows) {
-        conv_column(block, dtype, column, to);
+BERTH_INLINE void conv_column(const conv_block *block, berth_dtype dtype, const conv_at *at,
+                              float *to) {
+    const conv_tap *tap = &block->taps[at->tap];
+    if (at->column < block->safe && tap->run_count <= CONV_RUNS) {
+        conv_take_runs(at->channel, dtype, tap, to);
+    } else if (block->rows == BERTH_TILE_ROWS) {
+        conv_take(at->channel, dtype, tap, BERTH_TILE_ROWS, to);
+    } else {
+        conv_take(at->channel, dtype, tap, block->rows, to);
     }
-    if (self->columns % 2) {
+}
+
+// Some columns as panel_pack has them.
+BERTH_INLINE void conv_pack_columns(const conv_block *block, berth_dtype dtype,
+                                    berth_span columns) {
+    const convolution *self = block->job->self;
+    const int64_t taps = berth_conv_volume(self->conv.kernel);
+    const int64_t bytes =
+        berth_conv_volume(self->conv.size) * (int64_t)(BERTH_DTYPE_BITS(dtype) / 8);
+    conv_at at = {
+        .column = columns.first,
+        .tap = columns.first % taps,
+        .channel = block->x + columns.first / taps * bytes,
+    };
+    float *to = block->to + columns.first * block->rows;
+    for (; at.column < columns.end; to += block->rows) {
+        if (at.tap == 0) { // the strides defeat the machine's prefetchers
+            BERTH_PREFETCH(at.channel + CONV_AHEAD * bytes +
+                           block->taps[0].at[0] * (int64_t)(BERTH_DTYPE_BITS(dtype) / 8));
+        }
+        conv_column(block, dtype, &at, to);
+        conv_next(&at, taps, bytes);
+    }
+    if (columns.end == self->columns && self->columns % 2) {
         memset(to, 0, (size_t)block->rows * sizeof *to);
     }
 }
 
-static inline void conv_pack_pairs(const conv_block *block) {
+// The same as pairs of bf16; the first is an even one.
+static inline void conv_pack_pairs(const conv_block *block, berth_span columns) {
     const convolution *self = block->job->self;
-    float *to = block->to;
-    float pair[2][BERTH_TILE_ROWS + BERTH_LANES] = {{0}};
-    for (int64_t column = 0; column < self->columns; column += 2, to += block->rows) {
-        conv_column(block, BERTH_DTYPE_BF16, column, pair[0]);
-        if (column + 1 < self->columns) {
-            conv_column(block, BERTH_DTYPE_BF16, column + 1, pair[1]);
-        } else {
-            memset(pair[1], 0, sizeof pair[1]);
+    const int64_t taps = berth_conv_volume(self->conv.kernel);
+    const int64_t bytes = berth_conv_volume(self->conv.size) * (int64_t)sizeof(uint16_t);
+    conv_at at = {
+        .column = columns.first,
+        .tap = columns.first % taps,
+        .channel = block->x + columns.first / taps * bytes,
+    };
+    float *to = block->to + columns.first / 2 * block->rows;
+    for (; at.column < columns.end; to += block->rows) {
+        float pair[2][BERTH_TILE_ROWS + BERTH_LANES] = {{0}};
+        for (int half = 0; half < 2 && at.column < columns.end; ++half) {
+            conv_column(block, BERTH_DTYPE_BF16, &at, pair[half]);
+            conv_next(&at, taps, bytes);
         }
         for (int64_t row = 0; row < block->rows; ++row) {
             to[row] = berth_float_of_bits(berth_bits_of_float(pair[0][row]) >> 16 |
@@ -317,35 +368,39 @@ static inline void conv_pack_pairs(const conv_block *block) {
     }
 }
 
-// Columns of a block that may be moved by whole vectors.
-static inline int64_t conv_safe(const conv_block *block) {
-    const berth_conv *conv = &block->job->self->conv;
-    const int64_t volume = berth_conv_volume(conv->size);
-    const int64_t last = conv->groups - 1 == block->job->group ? pieces(BERTH_LANES, volume) : 0;
-    const int64_t in_x = (conv->in / conv->groups - last) * berth_conv_volume(conv->kernel);
-    return at_most(in_x, block->job->self->columns - pieces(BERTH_LANES, block->rows));
+static inline void conv_pack_strip(const conv_block *block, berth_span columns) {
+    const berth_dtype dtype = block->job->args->inputs[X]->dtype;
+    if (block->job->self->product == DOT_BF16) {
+        conv_pack_pairs(block, columns);
+    } else if (dtype == BERTH_DTYPE_F32) {
+        conv_pack_columns(block, BERTH_DTYPE_F32, columns);
+    } else if (dtype == BERTH_DTYPE_BF16) {
+        conv_pack_columns(block, BERTH_DTYPE_BF16, columns);
+    } else {
+        conv_pack_columns(block, BERTH_DTYPE_F16, columns);
+    }
 }
 
-static inline void conv_pack_block(const conv_job *job, berth_span rows, conv_tap *taps,
-                                   float *to) {
-    const berth_dtype dtype = job->args->inputs[X]->dtype;
-    conv_block block = {
-        .job = job,
-        .taps = taps,
-        .rows = rows.end - rows.first,
-        .image = rows.first / berth_conv_volume(job->self->conv.positions),
-        .to = to,
-    };
-    block.safe = conv_safe(&block);
-    conv_find_taps(job, rows, taps);
-    if (job->self->product == DOT_BF16) {
-        conv_pack_pairs(&block);
-    } else if (dtype == BERTH_DTYPE_F32) {
-        conv_pack_columns(&block, BERTH_DTYPE_F32);
-    } else if (dtype == BERTH_DTYPE_BF16) {
-        conv_pack_columns(&block, BERTH_DTYPE_BF16);
-    } else {
-        conv_pack_columns(&block, BERTH_DTYPE_F16);
+static inline berth_span conv_rows_of(const conv_job *job, int64_t block) {
+    const int64_t height = panel_height(job->rows);
+    return (berth_span){job->first + block * height,
+                        job->first + at_most((block + 1) * height, job->rows)};
+}
+
+// Strip by strip, so that lines of x that two blocks share are still near.
+static inline void conv_pack_blocks(const conv_job *job, berth_span blocks, conv_tap *taps) {
+    const convolution *self = job->self;
+    const int64_t of_block = berth_conv_volume(self->conv.kernel);
+    for (int64_t block = blocks.first; block < blocks.end; ++block) {
+        conv_find_taps(job, conv_rows_of(job, block), taps + (block - blocks.first) * of_block);
+    }
+    for (int64_t column = 0; column < self->columns; column += CONV_STRIP) {
+        const berth_span strip = {column, at_most(column + CONV_STRIP, self->columns)};
+        for (int64_t block = blocks.first; block < blocks.end; ++block) {
+            const conv_block at = conv_block_of(job, conv_rows_of(job, block),
+                                                taps + (block - blocks.first) * of_block);
+            conv_pack_strip(&at, strip);
+        }
     }
 }
 
@@ -353,19 +408,16 @@ static inline void conv_pack_part(const void *work, int64_t part, int64_t parts)
     const conv_job *job = work;
     const convolution *self = job->self;
     const panel_rows patches = {conv_load, job, self->columns, self->product};
-    const int64_t height = panel_height(job->rows);
     const int64_t words = panel_floats(self->columns, self->product);
-    const int by_row = berth_conv_is_patches(&self->conv) && self->conv.kernel[2] > 1;
-    const berth_span blocks = berth_share(pieces(job->rows, height), part, parts);
-    conv_tap *taps = (conv_tap *)(void *)(job->scratch + (uint64_t)part * conv_scratch(self));
+    const berth_span blocks = berth_share(pieces(job->rows, panel_height(job->rows)), part, parts);
+    char *scratch = job->scratch + (uint64_t)part * conv_scratch(self);
+    if (!berth_conv_is_patches(&self->conv) || self->conv.kernel[2] == 1) {
+        conv_pack_blocks(job, blocks, (conv_tap *)(void *)scratch);
+        return;
+    }
     for (int64_t block = blocks.first; block < blocks.end; ++block) {
-        const int64_t row = block * height;
-        const berth_span rows = {job->first + row, job->first + at_most(row + height, job->rows)};
-        if (by_row) {
-            panel_pack(&patches, rows.first, rows.end, job->x + row * words);
-        } else {
-            conv_pack_block(job, rows, taps, job->x + row * words);
-        }
+        const berth_span rows = conv_rows_of(job, block);
+        panel_pack(&patches, rows.first, rows.end, job->x + (rows.first - job->first) * words);
     }
 }
 
