@@ -112,7 +112,7 @@ static berth_status add_integer(formatter *f, const field *spec, int64_t value) 
 
 static berth_status add_real(formatter *f, const field *spec, double value) {
     char digits[FIELD_BYTES];
-    char format[8] = "%.*f";
+    char format[] = "%.*f%s";
     const double size = fabs(value);
     if (spec->precision > 300) {
         return unknown(f);
