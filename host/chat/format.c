@@ -120,10 +120,7 @@ static berth_status add_real(formatter *f, const field *spec, double value) {
     const bool is_percent = spec->type == '%';
     format[3] = is_percent ? 'f' : spec->type;
     (void)snprintf(digits, sizeof(digits), format, (int)(spec->precision < 0 ? 6 : spec->precision),
-                   is_percent ? size * 100 : size);
-    if (is_percent) {
-        strcat(digits, "%");
-    }
+                   is_percent ? size * 100 : size, is_percent ? "%" : "");
     add_number(f, spec, signbit(value) && !isnan(value), digits);
     return BERTH_OK;
 }
