@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Formatting: "%05.2f" of the operator % and "{:>8}" of str.format, which share what a value looks
 // like in a field.
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -193,6 +194,7 @@ static void read_flags(formatter *f, field *spec) {
 // The value of the next conversion: the one of a name, the next of a tuple, or the only one.
 static berth_status next_value(formatter *f, berth_str name, berth_jinja_value *out) {
     const berth_jinja_value *values = f->values;
+    assert(values);
     if (name.data) {
         const berth_jinja_value *found =
             values->kind == BERTH_JINJA_DICT ? berth_jinja_dict_str(values->as.dict, name) : NULL;
@@ -272,6 +274,7 @@ static berth_status convert(formatter *f) {
 }
 
 static berth_status run_percent(formatter *f) {
+    assert(f->values);
     while (f->at < f->format.size) {
         const berth_str rest = berth_str_slice(f->format, f->at, SIZE_MAX);
         const size_t plain = berth_str_find(rest, '%');
@@ -454,6 +457,7 @@ static berth_status run(formatter *f, berth_jinja_value *out) {
         status = berth_jinja_take(f->j, &text, out);
     }
     berth_text_deinit(&text);
+    f->out = NULL;
     return status;
 }
 
