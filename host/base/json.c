@@ -251,7 +251,7 @@ static berth_json_limits with_defaults(const berth_json_limits *limits) {
 static char *replace_nuls(berth_str text, size_t *out_size) {
     const size_t width = sizeof(NUL_ESCAPE) - 1;
     const bool is_taken = memmem(text.data, text.size, STAND_IN, sizeof(STAND_IN) - 1) != NULL;
-    char *copy = is_taken ? NULL : berth_alloc(text.size + 1);
+    char *copy = is_taken ? NULL : allocate(text.size + 1);
     size_t size = 0;
     for (size_t i = 0; copy != NULL && i < text.size; ++i) {
         const berth_str rest = berth_str_slice(text, i, width);

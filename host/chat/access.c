@@ -64,39 +64,39 @@ static bool loop_number(const berth_jinja_loop *loop, berth_str name, berth_jinj
     return false;
 }
 
-static berth_status no_attribute(berth_jinja *j, const berth_jinja_value *value, berth_str name,
-                                 berth_jinja_value *out) {
-    return berth_jinja_undefined(j, out, "'%s' object has no attribute '" BERTH_STR_FMT "'",
-                                 berth_jinja_type(value), BERTH_STR_ARG(name));
+// A pair of groupby names its members, too; false: this is none, or it has none of this name.
+static bool group_member(const berth_jinja_value *value, berth_str name, berth_jinja_value *out) {
+    const bool is_list = berth_str_equal_cstr(name, "list");
+    if (value->kind != BERTH_JINJA_TUPLE || !value->as.list->name ||
+        !(is_list || berth_str_equal_cstr(name, "grouper"))) {
+        return false;
+    }
+    *out = value->as.list->items[is_list ? 1 : 0];
+    return true;
 }
 
-static berth_status attribute_of_loop(berth_jinja *j, const berth_jinja_value *value,
-                                      berth_str name, berth_jinja_value *out) {
-    const bool is_next = berth_str_equal_cstr(name, "nextitem");
-    if (is_next || berth_str_equal_cstr(name, "previtem")) {
-        return neighbour(j, value->as.loop, is_next, out);
+static bool member_of(const berth_jinja_value *value, berth_str name, berth_jinja_value *out) {
+    switch (value->kind) {
+    case BERTH_JINJA_LOOP:
+        return loop_number(value->as.loop, name, out);
+    case BERTH_JINJA_MACRO:
+        *out = berth_jinja_str(value->as.macro->node->name);
+        return berth_str_equal_cstr(name, "name");
+    case BERTH_JINJA_CYCLER:
+        *out = value->as.list->items[value->as.list->at];
+        return berth_str_equal_cstr(name, "current");
+    default:
+        return group_member(value, name, out);
     }
-    return loop_number(value->as.loop, name, out) ? BERTH_OK : no_attribute(j, value, name, out);
 }
 
 static berth_status attribute_of_object(berth_jinja *j, const berth_jinja_value *value,
                                         berth_str name, berth_jinja_value *out) {
-    if (value->kind == BERTH_JINJA_LOOP) {
-        return attribute_of_loop(j, value, name, out);
+    const bool is_next = berth_str_equal_cstr(name, "nextitem");
+    if (value->kind == BERTH_JINJA_LOOP && (is_next || berth_str_equal_cstr(name, "previtem"))) {
+        return neighbour(j, value->as.loop, is_next, out);
     }
-    if (value->kind == BERTH_JINJA_MACRO && berth_str_equal_cstr(name, "name")) {
-        *out = berth_jinja_str(value->as.macro->node->name);
-        return BERTH_OK;
-    }
-    if (value->kind == BERTH_JINJA_TUPLE && value->as.list->name) { // of groupby
-        const bool is_list = berth_str_equal_cstr(name, "list");
-        if (is_list || berth_str_equal_cstr(name, "grouper")) {
-            *out = value->as.list->items[is_list ? 1 : 0];
-            return BERTH_OK;
-        }
-    }
-    if (value->kind == BERTH_JINJA_CYCLER && berth_str_equal_cstr(name, "current")) {
-        *out = value->as.list->items[value->as.list->at];
+    if (member_of(value, name, out)) {
         return BERTH_OK;
     }
     return no_attribute(j, value, name, out);
@@ -140,9 +140,10 @@ berth_status berth_jinja_attribute(berth_jinja *j, const berth_jinja_value *valu
     }
     if (value->kind == BERTH_JINJA_DICT || value->kind == BERTH_JINJA_NAMESPACE) {
         const berth_jinja_value *found = berth_jinja_dict_str(value->as.dict, name);
+        BERTH_TRY(berth_jinja_spend(j, 1 + value->as.dict->count / 8));
         if (found) {
             *out = *found;
-            return berth_jinja_spend(j, 1 + value->as.dict->count / 8);
+            return BERTH_OK;
         }
     }
     return attribute_of_object(j, value, name, out);

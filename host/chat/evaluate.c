@@ -42,6 +42,7 @@ static berth_jinja_value *find_in(const berth_jinja_frame *frame, berth_str name
 berth_status berth_jinja_frame_set(berth_jinja *j, berth_jinja_frame *frame, berth_str name,
                                    berth_jinja_value value) {
     berth_jinja_value *found = find_in(frame, name);
+    BERTH_TRY(berth_jinja_spend(j, 1 + frame->count / 8));
     if (found) {
         *found = value;
         return BERTH_OK;

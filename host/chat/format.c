@@ -113,7 +113,7 @@ static berth_status add_integer(formatter *f, const field *spec, int64_t value) 
 
 static berth_status add_real(formatter *f, const field *spec, double value) {
     char digits[FIELD_BYTES];
-    char format[] = "%.*f%%";
+    char format[] = "%.*f%s";
     const double size = fabs(value);
     if (spec->precision > 300) {
         return unknown(f);
@@ -124,7 +124,7 @@ static berth_status add_real(formatter *f, const field *spec, double value) {
         format[4] = 0;
     }
     (void)snprintf(digits, sizeof(digits), format, (int)(spec->precision < 0 ? 6 : spec->precision),
-                   is_percent ? size * 100 : size);
+                   is_percent ? size * 100 : size, is_percent ? "%" : "");
     add_number(f, spec, signbit(value) && !isnan(value), digits);
     return BERTH_OK;
 }
@@ -277,6 +277,7 @@ static berth_status convert(formatter *f) {
 }
 
 static berth_status run_percent(formatter *f) {
+    assert(f->values);
     while (f->at < f->format.size) {
         const berth_str rest = berth_str_slice(f->format, f->at, SIZE_MAX);
         const size_t plain = berth_str_find(rest, '%');
@@ -461,6 +462,7 @@ static berth_status run(formatter *f, berth_jinja_value *out) {
     }
     f->out = NULL;
     berth_text_deinit(&text);
+    f->out = NULL;
     return status;
 }
 

@@ -55,8 +55,9 @@ static berth_status strip_sides(berth_jinja *j, const berth_jinja_args *args, un
         BERTH_TRY(berth_jinja_want_str(j, &args->values[0], &set));
         set.data = set.data ? set.data : "";
     }
+    BERTH_TRY(berth_jinja_spend(j, (set.size / 16 + 1) * (args->self.as.string.size / 16 + 1)));
     *out = berth_jinja_str(berth_jinja_strip(args->self.as.string, set, sides));
-    return berth_jinja_spend(j, set.size * args->self.as.string.size / 64);
+    return BERTH_OK;
 }
 
 static berth_status strip(berth_jinja *j, const berth_jinja_args *args, berth_jinja_value *out) {
@@ -153,6 +154,11 @@ static bool last_word(berth_str *rest, berth_str *out) {
     return out->size > 0;
 }
 
+// What a search from behind may cost: it compares at every place.
+static berth_status pay_for_search(berth_jinja *j, berth_str text, berth_str part) {
+    return berth_jinja_spend(j, (text.size / 64 + 1) * (part.size / 64 + 1));
+}
+
 // The last place of `part` that ends at `end` or before, or SIZE_MAX.
 static size_t find_last(berth_str text, berth_str part, size_t end) {
     for (size_t at = end < part.size ? SIZE_MAX : end - part.size; at != SIZE_MAX; --at) {
@@ -195,7 +201,7 @@ static berth_status read_split(berth_jinja *j, const berth_jinja_args *args, ber
         }
     }
     BERTH_TRY(berth_jinja_want_integer(j, &args->values[1], most));
-    return berth_jinja_spend(j, args->self.as.string.size / 16);
+    return pay_for_search(j, args->self.as.string, *mark);
 }
 
 static berth_status split(berth_jinja *j, const berth_jinja_args *args, berth_jinja_value *out) {
@@ -257,6 +263,7 @@ static berth_status part_at(berth_jinja *j, const berth_jinja_args *args, bool i
     if (mark.size == 0) {
         return BERTH_JINJA_FAIL(j, INVALID_ARGUMENT, "partition: an empty separator");
     }
+    BERTH_TRY(pay_for_search(j, text, mark));
     const size_t found =
         is_last ? find_last(text, mark, text.size) : berth_jinja_find(text, mark, 0);
     const bool is_there = found != SIZE_MAX;
@@ -343,11 +350,15 @@ static berth_status find_place(berth_jinja *j, const berth_jinja_args *args, boo
                                berth_jinja_value *out) {
     window in;
     berth_str part = {0};
-    BERTH_TRY(search_of(j, args, &part, &in));
-    const size_t found = !in.is_valid ? SIZE_MAX
-                         : is_last    ? find_last(in.text, part, in.text.size)
-                                      : berth_jinja_find(in.text, part, 0);
-    const berth_str before = berth_str_slice(args->self.as.string, 0, in.start + found);
+    size_t start;
+    bool is_valid;
+    BERTH_TRY(berth_jinja_want_str(j, &args->values[0], &part));
+    BERTH_TRY(window_of(j, args, &window, &start, &is_valid));
+    BERTH_TRY(pay_for_search(j, window, part));
+    const size_t found = !is_valid ? SIZE_MAX
+                         : is_last ? find_last(window, part, window.size)
+                                   : berth_jinja_find(window, part, 0);
+    const berth_str before = berth_str_slice(args->self.as.string, 0, start + found);
     *out = berth_jinja_integer(found == SIZE_MAX ? -1 : (int64_t)berth_jinja_char_count(before));
     return BERTH_OK;
 }

@@ -6,6 +6,7 @@
 
 #include "base/utf8.h"
 #include "tokenizer/parts.h"
+#include "tokenizer/sentencepiece.h"
 
 #define ARENA_BLOCK ((size_t)1 << 16)
 #define ARENA_LIMIT ((size_t)1 << 30) // a vocabulary of 250,000 tokens needs 20 MiB
@@ -68,6 +69,13 @@ berth_status berth_tokenizer_parse(berth_str tokenizer_json, berth_str config_js
     if (status == BERTH_OK && config_json.size > 0) {
         status = berth_json_parse(config_json, "tokenizer_config.json", NULL, &source.config);
     }
+    return create_from(&source, status, out_tokenizer);
+}
+
+berth_status berth_tokenizer_parse_model(berth_str model, berth_tokenizer **out_tokenizer) {
+    berth_source source = {.is_made = true};
+    const berth_status status =
+        berth_sentencepiece_read(model, "tokenizer.model", NULL, &source.file);
     return create_from(&source, status, out_tokenizer);
 }
 

@@ -40,6 +40,10 @@ BERTH_MUST_CHECK berth_status berth_tokenizer_open(const char *directory,
 BERTH_MUST_CHECK berth_status berth_tokenizer_parse(berth_str tokenizer_json, berth_str config_json,
                                                     berth_tokenizer **out_tokenizer);
 
+// The same from the bytes of a tokenizer.model.
+BERTH_MUST_CHECK berth_status berth_tokenizer_parse_model(berth_str model,
+                                                          berth_tokenizer **out_tokenizer);
+
 // Appends the ids of `text`. INVALID_ARGUMENT names the offset of a byte that is not UTF-8. On
 // failure the ids are as they were.
 BERTH_MUST_CHECK berth_status berth_tokenizer_encode(const berth_tokenizer *tokenizer,

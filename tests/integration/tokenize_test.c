@@ -115,3 +115,43 @@ TEST(a_folder_without_a_tokenizer_is_status_5_and_text_that_is_not_utf8_status_2
     CHECK_CONTAINS(p.err, "id 7 has no token");
     sandbox_remove(&box);
 }
+
+// Renders a folder's template over a JSON document from standard input.
+static void render(program *p, const sandbox *box, const char *document) {
+    const char *path = sandbox_write(box, "document.json", document);
+    PROGRAM_RUN(p, NULL, "sh", "-c", "exec \"$0\" tokenize --model \"$1\" --template < \"$2\"",
+                BERTH, box->dir, path);
+}
+
+TEST(template_prints_what_it_makes_of_the_document_and_says_where_it_fails) {
+    sandbox box;
+    program p;
+    sandbox_make(&box);
+    render(&p, &box, "{}");
+    CHECK_INT(p.status, 5);
+    CHECK_CONTAINS(p.err, "there is no chat template");
+    (void)sandbox_write(&box, "tokenizer_config.json", "{\"bos_token\": \"<s>\"}");
+    (void)sandbox_write(&box, "chat_template.jinja",
+                        "{{ bos_token }}{% for m in messages %}\n[{{ m.role }}] {{ m.content }}"
+                        "{% endfor %}{% if date %}{{ strftime_now('%d.%m.%Y') }}{% endif %}\n");
+    render(&p, &box, "{\"messages\": [{\"role\": \"user\", \"content\": \"h\u00e9\\n\"}]}");
+    CHECK_INT(p.status, 0);
+    CHECK_STR(p.out, "<s>[user] h\u00e9\n");
+    render(&p, &box, "{\"date\": true, \"now\": \"2025-07-10 12:00:00\"}");
+    CHECK_STR(p.out, "<s>10.07.2025");
+    render(&p, &box, "{\"now\": \"today\"}");
+    CHECK_INT(p.status, 2);
+    CHECK_CONTAINS(p.err, "now: 'today' is no time");
+    render(&p, &box, "[]");
+    CHECK_INT(p.status, 2);
+    (void)sandbox_write(&box, "chat_template.jinja",
+                        "\n{{ raise_exception('roles must alternate') }}");
+    render(&p, &box, "{}");
+    CHECK_INT(p.status, 2);
+    CHECK_CONTAINS(p.err, "chat_template.jinja:2: the template refuses: roles must alternate");
+    (void)sandbox_write(&box, "chat_template.jinja", "{% include 'x' %}");
+    render(&p, &box, "{}");
+    CHECK_INT(p.status, 5);
+    CHECK_CONTAINS(p.err, "the tag {% include %} is not supported");
+    sandbox_remove(&box);
+}
