@@ -99,7 +99,8 @@ static berth_status attribute_of_object(berth_jinja *j, const berth_jinja_value 
     if (member_of(value, name, out)) {
         return BERTH_OK;
     }
-    return no_attribute(j, value, name, out);
+    return berth_jinja_undefined(j, out, "'%s' object has no attribute '" BERTH_STR_FMT "'",
+                                 berth_jinja_type(value), BERTH_STR_ARG(name));
 }
 
 // What the sandbox keeps from templates because it would change what they were given.

@@ -119,10 +119,7 @@ static berth_status add_real(formatter *f, const field *spec, double value) {
         return unknown(f);
     }
     const bool is_percent = spec->type == '%';
-    if (!is_percent) {
-        format[3] = spec->type;
-        format[4] = 0;
-    }
+    format[3] = is_percent ? 'f' : spec->type;
     (void)snprintf(digits, sizeof(digits), format, (int)(spec->precision < 0 ? 6 : spec->precision),
                    is_percent ? size * 100 : size, is_percent ? "%" : "");
     add_number(f, spec, signbit(value) && !isnan(value), digits);
@@ -287,7 +284,6 @@ static berth_status run_percent(formatter *f) {
             BERTH_TRY(convert(f));
         }
     }
-    assert(f->values);
     const bool is_left = f->values->kind == BERTH_JINJA_TUPLE
                              ? f->next < f->values->as.list->count
                              : f->next == 0 && f->values->kind != BERTH_JINJA_DICT &&
@@ -460,7 +456,6 @@ static berth_status run(formatter *f, berth_jinja_value *out) {
     if (status == BERTH_OK) {
         status = berth_jinja_take(f->j, &text, out);
     }
-    f->out = NULL;
     berth_text_deinit(&text);
     f->out = NULL;
     return status;

@@ -57,6 +57,7 @@ berth_status berth_jinja_node_new(berth_jinja_parser *p, berth_jinja_node_kind k
                                   berth_jinja_node **out) {
     void *node;
     BERTH_TRY(berth_jinja_alloc(p->j, 1, sizeof(berth_jinja_node), &node));
+    assert(node);
     *out = node;
     (*out)->kind = kind;
     (*out)->line = berth_jinja_peek(p)->line;
@@ -163,7 +164,6 @@ static berth_status parse_dict(berth_jinja_parser *p, berth_jinja_node **out) {
             }
         }
         BERTH_TRY(berth_jinja_node_new(p, BERTH_JINJA_NODE_PART, last));
-        assert(*last);
         BERTH_TRY(berth_jinja_expression(p, &(*last)->first));
         BERTH_TRY(berth_jinja_expect(p, ":"));
         BERTH_TRY(berth_jinja_expression(p, &(*last)->second));
@@ -401,7 +401,6 @@ static berth_status parse_signed(berth_jinja_parser *p, bool takes_filters,
     } else {
         BERTH_TRY(parse_primary(p, out));
     }
-    assert(*out);
     BERTH_TRY(parse_postfix(p, out));
     return takes_filters ? parse_filters_and_tests(p, out) : BERTH_OK;
 }
@@ -458,6 +457,7 @@ static berth_status parse_concat(berth_jinja_parser *p, berth_jinja_node **out) 
     (*out)->items = first;
     while (berth_jinja_skip_op(p, "~")) {
         BERTH_TRY(parse_product(p, last));
+        assert(*last);
         last = &(*last)->next;
     }
     return BERTH_OK;
@@ -558,7 +558,7 @@ static berth_status parse_or(berth_jinja_parser *p, berth_jinja_node **out) {
 
 berth_status berth_jinja_expression(berth_jinja_parser *p, berth_jinja_node **out) {
     berth_jinja_node *value = NULL;
-    berth_jinja_node *condition = NULL;
+    berth_jinja_node *condition;
     BERTH_TRY(parse_or(p, &value));
     while (berth_jinja_skip_name(p, "if")) {
         BERTH_TRY(berth_jinja_node_new(p, BERTH_JINJA_NODE_CONDITION, &condition));
@@ -604,6 +604,7 @@ berth_status berth_jinja_tuple_of(berth_jinja_parser *p, berth_jinja_tuple what,
     bool is_tuple = false;
     do {
         BERTH_TRY(parse_element(p, what, last));
+        assert(*last);
         last = &(*last)->next;
         const bool has_comma = berth_jinja_skip_op(p, ",");
         is_tuple |= has_comma;
