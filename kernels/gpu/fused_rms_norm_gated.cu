@@ -6,26 +6,12 @@ namespace {
 
 enum { G, WEIGHT };
 
-struct formula {
-    static constexpr bool IS_CENTRED = false;
-    static constexpr int OPERANDS = 2;
-    static constexpr int RESIDUAL = -1;
-    float eps;
-    int is_sigmoid;
+struct formula : gpu_norm_gate {
+    static constexpr int COLUMNS = 1 << WEIGHT;
 
-    // The columns of one mean, 0: all.
-    int64_t read(const berth_op_site *site) {
-        is_sigmoid = gpu_norm_gate_is_sigmoid(site);
-        return 0;
-    }
-    template <typename T> __device__ float value(const gpu_norm_row<T> &row, int64_t i) const {
-        return gpu_float(row.x[i]);
-    }
     template <typename T>
     __device__ float finish(const gpu_norm_row<T> &row, int64_t i, float normal) const {
-        const float g = row.of_row(G, i);
-        const float gate = is_sigmoid ? gpu_sigmoid<float>(g) : gpu_silu<float>(g);
-        return normal * row.of_column(WEIGHT, i, 1.0f) * gate;
+        return normal * row.of_column(WEIGHT, i, 1.0f) * gate(row.of_row(G, i));
     }
 };
 

@@ -5,21 +5,14 @@
 
 namespace {
 
-enum { WEIGHT, RESIDUAL_OPERAND };
+enum { WEIGHT, ADDED };
 
-struct formula {
-    static constexpr bool IS_CENTRED = false;
+struct formula : gpu_norm_formula {
     static constexpr int OPERANDS = 2;
-    static constexpr int RESIDUAL = RESIDUAL_OPERAND;
-    float eps;
+    static constexpr int RESIDUAL = ADDED;
 
-    // The columns of one mean, 0: all.
-    int64_t read(const berth_op_site *) {
-        return 0;
-    }
     template <typename T> __device__ float value(const gpu_norm_row<T> &row, int64_t i) const {
-        const float residual = row.like[RESIDUAL] ? row.of_row(RESIDUAL, i) : 0.0f;
-        return gpu_float(row.x[i]) + residual;
+        return gpu_float(row.x[i]) + (row.like[ADDED] ? row.of_row(ADDED, i) : 0.0f);
     }
     template <typename T>
     __device__ float finish(const gpu_norm_row<T> &row, int64_t i, float normal) const {

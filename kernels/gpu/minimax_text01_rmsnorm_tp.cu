@@ -6,19 +6,7 @@ namespace {
 
 enum { WEIGHT };
 
-struct formula {
-    static constexpr bool IS_CENTRED = false;
-    static constexpr int OPERANDS = 1;
-    static constexpr int RESIDUAL = -1;
-    float eps;
-
-    // The columns of one mean, 0: all.
-    int64_t read(const berth_op_site *) {
-        return 0;
-    }
-    template <typename T> __device__ float value(const gpu_norm_row<T> &row, int64_t i) const {
-        return gpu_float(row.x[i]);
-    }
+struct formula : gpu_norm_formula {
     template <typename T>
     __device__ float finish(const gpu_norm_row<T> &row, int64_t i, float normal) const {
         return normal * row.of_column(WEIGHT, i, 1.0f);

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the norms beside rms_norm share on a GPU: a block a row, or a group of a row, which is read
-// three times at most, from the first cache but once. A kernel is a struct with
-//   void read(const berth_op_site *site)                       its numbers, on the host
-//   float value(row, i)                                        what the mean runs over
-//   float finish(row, i, normal)                               y[i] before the one rounding
-// where a row knows its operands by gpu_norm_row. Sums in f32.
+// three times at most, from the first cache but once; sums in f32, one rounding. A kernel is its
+// formula, derived from gpu_norm_formula, which says what it may have.
 #ifndef BERTH_KERNELS_GPU_NORM_H
 #define BERTH_KERNELS_GPU_NORM_H
 
@@ -34,6 +31,43 @@ template <typename T> struct gpu_norm_row {
     }
     __device__ float of_row(int operand, int64_t i) const {
         return gpu_float(like[operand][i]);
+    }
+};
+
+// A formula that has nothing of its own: x / sqrt(mean(x²) + eps).
+struct gpu_norm_formula {
+    static constexpr bool IS_CENTRED = false; // the mean is taken away first
+    static constexpr int OPERANDS = 1;        // operand i is input 1 + i of the op
+    static constexpr int COLUMNS = 1;         // bit i: operand i is a value a column, else like x
+    static constexpr int RESIDUAL = -1;       // the operand for which `value` is the second output
+    float eps;
+
+    // The formula's numbers. The columns of one mean, 0: all.
+    int64_t read(const berth_op_site *) {
+        return 0;
+    }
+    // What the mean runs over.
+    template <typename T> __device__ float value(const gpu_norm_row<T> &row, int64_t i) const {
+        return gpu_float(row.x[i]);
+    }
+    // y[i] from the scaled value.
+    template <typename T>
+    __device__ float finish(const gpu_norm_row<T> &, int64_t, float normal) const {
+        return normal;
+    }
+};
+
+// The same with a gate: sigmoid, or silu, also called swish.
+struct gpu_norm_gate : gpu_norm_formula {
+    static constexpr int OPERANDS = 2;
+    int is_sigmoid;
+
+    int64_t read(const berth_op_site *site) {
+        is_sigmoid = strcmp(berth_site_attribute(site, "activation")->str, "sigmoid") == 0;
+        return 0;
+    }
+    __device__ float gate(float z) const {
+        return is_sigmoid ? gpu_sigmoid<float>(z) : gpu_silu<float>(z);
     }
 };
 
@@ -111,11 +145,10 @@ static berth_status gpu_norm_create(const berth_op_site *site, const berth_devic
     return status;
 }
 
-// Operand i of the formula is input 1 + i of the op. One of a dimension is a column's.
-static inline void gpu_norm_take(const berth_op_args *args, int count, gpu_norm_call *call) {
-    for (int i = 0; i < count; ++i) {
+template <typename F> static void gpu_norm_take(const berth_op_args *args, gpu_norm_call *call) {
+    for (int i = 0; i < F::OPERANDS; ++i) {
         const berth_tensor *operand = args->inputs[1 + i];
-        const int is_column = operand && operand->ndim == 1 && args->inputs[0]->ndim > 1;
+        const bool is_column = F::COLUMNS >> i & 1;
         if (operand) {
             call->operands[i].dtype = operand->dtype;
             call->operands[i].columns = is_column ? berth_gpu_data(operand) : nullptr;
@@ -134,7 +167,7 @@ template <typename F> static berth_status gpu_norm_forward(void *self, const ber
         gpu_rows_of(F::RESIDUAL >= 0 && args->inputs[1 + F::RESIDUAL] ? args->outputs[1] : nullptr);
     call.hidden = x->shape[x->ndim - 1];
     call.group = op->group > 0 ? op->group : call.hidden;
-    gpu_norm_take(args, F::OPERANDS, &call);
+    gpu_norm_take<F>(args, &call);
     const int64_t rows = berth_tensor_row_count(x);
     if (rows == 0 || call.hidden == 0) {
         return BERTH_OK;
@@ -152,10 +185,5 @@ template <typename F> static berth_status gpu_norm_forward(void *self, const ber
     .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC, .supports = gpu_norm_supports,      \
     .create = gpu_norm_create<formula>, .forward = gpu_norm_forward<formula>,                      \
     .destroy = gpu_destroy
-
-// Whether a site's gate is a sigmoid; otherwise it is silu, also called swish.
-static inline int gpu_norm_gate_is_sigmoid(const berth_op_site *site) {
-    return strcmp(berth_site_attribute(site, "activation")->str, "sigmoid") == 0;
-}
 
 #endif
