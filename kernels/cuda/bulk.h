@@ -58,13 +58,18 @@ static __device__ inline void cuda_barrier_wait(uint32_t barrier, uint32_t parit
     }
 }
 
-// `bytes` a multiple of 16, both sides aligned to 16.
+// `bytes` a multiple of 16, both sides aligned to 16. What is read so is read once: it is the first
+// to leave the second cache.
 template <bool IS_90 = CUDA_IS_90>
 static __device__ inline void cuda_bulk_copy(uint32_t to, const void *from, uint32_t bytes,
                                              uint32_t barrier) {
     if constexpr (IS_90) {
-        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
-                     "[%1], %2, [%3];" ::"r"(to),
+        asm volatile("{\n"
+                     ".reg .b64 once;\n"
+                     "createpolicy.fractional.L2::evict_first.b64 once, 1.0;\n"
+                     "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                     ".L2::cache_hint [%0], [%1], %2, [%3], once;\n"
+                     "}" ::"r"(to),
                      "l"(from), "r"(bytes), "r"(barrier)
                      : "memory");
     }

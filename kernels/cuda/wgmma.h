@@ -11,9 +11,6 @@
 
 #include <gpu/element.h>
 
-template <typename T> constexpr bool cuda_is_bf16 = false;
-template <> constexpr bool cuda_is_bf16<gpu_bf16> = true;
-
 // The place of 16 bytes, of which a panel's row has 8.
 static __device__ inline uint32_t cuda_panel_place(int row, int piece) {
     return static_cast<uint32_t>(row * 128 + (piece ^ (row & 7)) * 16);
@@ -81,7 +78,7 @@ template <bool HAS = CUDA_HAS_WGMMA> static __device__ inline void cuda_publish_
 template <typename T, bool HAS = CUDA_HAS_WGMMA>
 static __device__ inline void cuda_group_rows(float *d, uint64_t a, uint64_t b, int adds) {
     if constexpr (HAS && sizeof(T) == 2) {
-        if constexpr (cuda_is_bf16<T>) {
+        if constexpr (gpu_is_bf16<T>) {
             CUDA_GROUP_SHARED("bf16");
         } else {
             CUDA_GROUP_SHARED("f16");
@@ -93,7 +90,7 @@ static __device__ inline void cuda_group_rows(float *d, uint64_t a, uint64_t b, 
 template <typename T, bool HAS = CUDA_HAS_WGMMA>
 static __device__ inline void cuda_group_columns(float *d, const uint32_t *a, uint64_t b) {
     if constexpr (HAS && sizeof(T) == 2) {
-        if constexpr (cuda_is_bf16<T>) {
+        if constexpr (gpu_is_bf16<T>) {
             CUDA_GROUP_REGISTERS("bf16");
         } else {
             CUDA_GROUP_REGISTERS("f16");

@@ -13,6 +13,9 @@ struct gpu_f16 {
     uint16_t bits;
 };
 
+template <typename T> constexpr bool gpu_is_bf16 = false;
+template <> constexpr bool gpu_is_bf16<gpu_bf16> = true;
+
 static __device__ inline float gpu_float(float value) {
     return value;
 }
@@ -33,6 +36,21 @@ template <> __device__ inline gpu_bf16 gpu_round<gpu_bf16>(float value) {
 }
 template <> __device__ inline gpu_f16 gpu_round<gpu_f16>(float value) {
     return gpu_f16{__half_as_ushort(__float2half_rn(value))};
+}
+
+template <typename T> static __device__ inline float gpu_rounded(float value) {
+    return gpu_float(gpu_round<T>(value));
+}
+
+// f8_e4m3fn, to nearest, ties to even, saturated; the steps of berth_to_f8 (kernels/tensor.h).
+static __device__ inline uint8_t gpu_to_f8_bits(float value) {
+    const uint32_t bits = __float_as_uint(value);
+    const uint32_t magnitude = bits & 0x7fffffffu;
+    const uint32_t finite = magnitude < 0x43e00000u ? magnitude : 0x43e00000u;
+    const uint32_t normal = (finite - 0x3c000000u + 0x7ffffu + (finite >> 20 & 1u)) >> 20;
+    const uint32_t shifted = __float_as_uint(__fadd_rn(__uint_as_float(finite), 0x1p14f));
+    const uint32_t code = finite < 0x3c800000u ? shifted - 0x46800000u : normal;
+    return static_cast<uint8_t>((bits >> 24 & 0x80u) | (magnitude > 0x7f800000u ? 0x7fu : code));
 }
 
 // Element `index` of memory of a type that is known at run time only.
@@ -61,6 +79,12 @@ static __device__ inline gpu_pack<T, N> gpu_load(const T *from, int64_t index) {
 template <typename T, int N>
 static __device__ inline void gpu_store(T *to, int64_t index, const gpu_pack<T, N> &pack) {
     *reinterpret_cast<gpu_pack<T, N> *>(to + index) = pack;
+}
+
+// The logistic function; for 16-bit results with the device's fast functions, whose error the
+// rounding hides.
+template <typename T> static __device__ inline float gpu_sigmoid(float x) {
+    return sizeof(T) == 2 ? __fdividef(1.0f, 1.0f + __expf(-x)) : 1.0f / (1.0f + expf(-x));
 }
 
 static __device__ inline float gpu_warp_sum(float value) {

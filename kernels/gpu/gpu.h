@@ -80,6 +80,8 @@ static __device__ inline void gpu_wait_for_inputs() {
 }
 static __device__ inline void gpu_let_next_begin() {
 }
+static __device__ inline void gpu_fetch(const void *) {
+}
 
 static __device__ inline uint16_t gpu_to_bf16_bits(float value) {
     const uint32_t bits = __float_as_uint(value);
@@ -115,6 +117,11 @@ static __device__ inline void gpu_let_next_begin() {
 #if __CUDA_ARCH__ >= 900
     cudaTriggerProgrammaticLaunchCompletion();
 #endif
+}
+
+// On its way into the second cache: a hint.
+static __device__ inline void gpu_fetch(const void *from) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 }
 
 // Whether device code may use what capability 9 brought.

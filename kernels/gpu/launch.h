@@ -58,6 +58,11 @@ static inline berth_status gpu_keep(const gpu_op *op, const void *from, uint64_t
                                    (unsigned long long)bytes, gpuGetErrorString(error));
 }
 
+// What the table of a kernel of kernels/gpu begins with; its revision follows, then the slots.
+#define BERTH_GPU_KERNEL(op_name)                                                                  \
+    .size = sizeof(berth_op_impl), .op = (op_name), .name = "gpu." op_name,                        \
+    .dispatch_key = BERTH_GPU_KEY
+
 // ---- launches -----------------------------------------------------------------------------------
 
 struct gpu_grid {

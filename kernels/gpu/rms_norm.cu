@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // rms_norm on a GPU: y = x / sqrt(mean(x²) + eps) · weight, with x + residual before it when there
-// is one. A row is read from memory once and kept in registers; short rows have a warp each, others
-// a block. Sums in f32, one rounding of y.
+// is one. A row is read from memory once and kept in registers, by a warp where it is short, else
+// by a block, which has rows fetched ahead. Sums in f32, one rounding of y.
 #include "launch.h"
 
 namespace {
 
-constexpr int PACKS = 2;          // that a thread keeps
-constexpr int WARP_ROWS = 8;      // rows of a block, where a row has a warp
-constexpr int MAX_THREADS = 1024; // of a row
+constexpr int PACKS = 4;         // that a thread of a block keeps
+constexpr int WARP_ROWS = 4;     // rows of a block, where a row has a warp
+constexpr int MAX_THREADS = 512; // of a row
+constexpr int FEW_ROWS = 128;    // leave multiprocessors idle
 
 enum { INPUT_X, INPUT_RESIDUAL, INPUT_WEIGHT };
 enum { OUTPUT_Y, OUTPUT_RESIDUAL };
@@ -31,41 +32,6 @@ struct operands {
     int64_t columns;
 };
 
-template <typename T, int N>
-__device__ gpu_pack<float, N> load_sum(const T *x, const T *residual, int64_t i) {
-    const gpu_pack<T, N> a = gpu_load<T, N>(x, i);
-    gpu_pack<float, N> sum;
-    for (int j = 0; j < N; ++j) {
-        sum.at[j] = gpu_float(a.at[j]);
-    }
-    if (residual) {
-        const gpu_pack<T, N> b = gpu_load<T, N>(residual, i);
-        for (int j = 0; j < N; ++j) {
-            sum.at[j] += gpu_float(b.at[j]);
-        }
-    }
-    return sum;
-}
-
-template <typename T, int N>
-__device__ void store(T *to, int64_t i, const gpu_pack<float, N> &values) {
-    gpu_pack<T, N> pack;
-    for (int j = 0; j < N; ++j) {
-        pack.at[j] = gpu_round<T>(values.at[j]);
-    }
-    gpu_store<T, N>(to, i, pack);
-}
-
-// Columns beyond the mean's do not count.
-template <int N>
-__device__ float squares_of(const gpu_pack<float, N> &pack, int64_t i, int64_t columns) {
-    float squares = 0;
-    for (int j = 0; j < N; ++j) {
-        squares += i + j < columns ? pack.at[j] * pack.at[j] : 0.0f;
-    }
-    return squares;
-}
-
 // One row's pointers.
 template <typename T> struct row_of {
     const T *x;
@@ -81,55 +47,137 @@ template <typename T> __device__ row_of<T> find_row(const operands &all, int64_t
                      gpu_row<T>(all.y, row)};
 }
 
-__device__ float scale_of(const operands &all, float squares, float *room) {
-    const float sum = blockDim.x == 32 ? gpu_warp_sum(squares) : gpu_block_sum(squares, room);
-    return rsqrtf(sum / static_cast<float>(all.columns) + all.eps);
+__device__ float scale_of(const operands &all, float squares) {
+    return rsqrtf(squares / static_cast<float>(all.columns) + all.eps);
 }
 
-// blockDim.x threads a row, blockDim.y rows a block; a thread has at most PACKS packs of a row.
-template <typename T, int N> __global__ void rms_norm_kernel(operands all) {
-    __shared__ float room[MAX_THREADS / 32];
-    const int64_t step = static_cast<int64_t>(blockDim.x) * N;
-    const int64_t first = static_cast<int64_t>(threadIdx.x) * N;
-    gpu_pack<T, N> weights[PACKS]; // of the row's type
-    gpu_pack<float, N> kept[PACKS];
-    float squares = 0;
-    gpu_let_next_begin();
+// Packs that a thread keeps of its row, `first` elements into it and every `step` from there, as
+// they are in memory, so that they take few registers. ADDS: the row is x + residual.
+template <typename T, int N, int COUNT, bool ADDS> struct kept_row {
+    gpu_pack<T, N> x[COUNT];
+    gpu_pack<T, N> residual[ADDS ? COUNT : 1];
+
+    __device__ float value(int p, int j) const {
+        return gpu_float(x[p].at[j]) + (ADDS ? gpu_float(residual[ADDS ? p : 0].at[j]) : 0.0f);
+    }
+    // Zeros behind the end.
+    __device__ static void load_packs(const T *from, int hidden, int first, int step,
+                                      gpu_pack<T, N> *to) {
 #pragma unroll
-    for (int p = 0; p < PACKS; ++p) {
-        const int64_t i = first + p * step;
-        if (all.weight && i < all.hidden) {
-            weights[p] = gpu_load<T, N>(static_cast<const T *>(all.weight), i);
+        for (int p = 0; p < COUNT; ++p) {
+            const int i = first + p * step;
+            to[p] = i < hidden ? gpu_load<T, N>(from, i) : gpu_pack<T, N>{};
         }
     }
-    gpu_wait_for_inputs();
-    const int64_t number = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
-    if (number >= all.rows) {
-        return; // whole warps, and only where a row has no more than one
-    }
-    const row_of<T> row = find_row<T>(all, number);
-#pragma unroll
-    for (int p = 0; p < PACKS; ++p) {
-        const int64_t i = first + p * step;
-        if (i < all.hidden) {
-            kept[p] = load_sum<T, N>(row.x, row.residual, i);
-            squares += squares_of<N>(kept[p], i, all.columns);
-            if (row.sums) {
-                store<T, N>(row.sums, i, kept[p]);
-            }
+    __device__ void load(const row_of<T> &row, int hidden, int first, int step) {
+        load_packs(row.x, hidden, first, step, x);
+        if (ADDS) {
+            load_packs(row.residual, hidden, first, step, residual);
         }
     }
-    const float scale = scale_of(all, squares, room);
+    // The sum of the squares; columns from `columns` on do not count.
+    __device__ float squares(int64_t columns, int first, int step) const {
+        float sum = 0;
 #pragma unroll
-    for (int p = 0; p < PACKS; ++p) {
-        const int64_t i = first + p * step;
-        if (i < all.hidden) {
+        for (int p = 0; p < COUNT; ++p) {
 #pragma unroll
             for (int j = 0; j < N; ++j) {
-                kept[p].at[j] *= all.weight ? scale * gpu_float(weights[p].at[j]) : scale;
+                sum += first + p * step + j < columns ? value(p, j) * value(p, j) : 0.0f;
             }
-            store<T, N>(row.y, i, kept[p]);
         }
+        return sum;
+    }
+    __device__ void store_sums(T *to, int hidden, int first, int step) const {
+#pragma unroll
+        for (int p = 0; p < COUNT; ++p) {
+            gpu_pack<T, N> out;
+#pragma unroll
+            for (int j = 0; j < N; ++j) {
+                out.at[j] = gpu_round<T>(value(p, j));
+            }
+            if (first + p * step < hidden) {
+                gpu_store<T, N>(to, first + p * step, out);
+            }
+        }
+    }
+    // `weight` NULL: ones.
+    __device__ void store_y(T *to, const T *weight, int hidden, float scale, int first,
+                            int step) const {
+#pragma unroll
+        for (int p = 0; p < COUNT; ++p) {
+            const int i = first + p * step;
+            if (i < hidden) {
+                const gpu_pack<T, N> w = weight ? gpu_load<T, N>(weight, i) : gpu_pack<T, N>{};
+                gpu_pack<T, N> out;
+#pragma unroll
+                for (int j = 0; j < N; ++j) {
+                    out.at[j] =
+                        gpu_round<T>(value(p, j) * (weight ? scale * gpu_float(w.at[j]) : scale));
+                }
+                gpu_store<T, N>(to, i, out);
+            }
+        }
+    }
+};
+
+template <typename T, bool ADDS>
+__device__ void fetch_row(const operands &all, int64_t number, int hidden, int first, int step) {
+    if (number < all.rows) {
+        const row_of<T> row = find_row<T>(all, number);
+        for (int i = first; i < hidden; i += step) {
+            gpu_fetch(row.x + i);
+            if (ADDS) {
+                gpu_fetch(row.residual + i);
+            }
+        }
+    }
+}
+
+// A block a row. The weights are fetched before the kernel waits for its input.
+template <typename T, int N, bool ADDS>
+__global__ void __launch_bounds__(MAX_THREADS) rms_norm_kernel(operands all) {
+    __shared__ float room[2][MAX_THREADS / 32];
+    const int hidden = static_cast<int>(all.hidden);
+    const int step = static_cast<int>(blockDim.x) * N;
+    const int first = static_cast<int>(threadIdx.x) * N;
+    const T *weight = static_cast<const T *>(all.weight);
+    kept_row<T, N, PACKS, ADDS> kept;
+    gpu_let_next_begin();
+    for (int i = first; weight && i < hidden; i += step) {
+        gpu_fetch(weight + i);
+    }
+    gpu_wait_for_inputs();
+    int turn = 0;
+    for (int64_t number = blockIdx.x; number < all.rows; number += gridDim.x, turn ^= 1) {
+        const row_of<T> row = find_row<T>(all, number);
+        kept.load(row, hidden, first, step);
+        fetch_row<T, ADDS>(all, number + 2 * gridDim.x, hidden, first, step);
+        if (ADDS) {
+            kept.store_sums(row.sums, hidden, first, step);
+        }
+        const float squares = kept.squares(all.columns, first, step);
+        const float scale = scale_of(all, gpu_block_sum(squares, room[turn]));
+        kept.store_y(row.y, weight, hidden, scale, first, step);
+    }
+}
+
+// A warp a row, of at most 32 · N · COUNT elements.
+template <typename T, int N, int COUNT, bool ADDS>
+__global__ void __launch_bounds__(WARP_ROWS * 32) warp_rms_norm_kernel(operands all) {
+    const int hidden = static_cast<int>(all.hidden);
+    const int first = static_cast<int>(threadIdx.x) * N;
+    gpu_let_next_begin();
+    gpu_wait_for_inputs();
+    for (int64_t number = static_cast<int64_t>(blockIdx.x) * WARP_ROWS + threadIdx.y;
+         number < all.rows; number += static_cast<int64_t>(gridDim.x) * WARP_ROWS) {
+        const row_of<T> row = find_row<T>(all, number);
+        kept_row<T, N, COUNT, ADDS> kept;
+        kept.load(row, hidden, first, 32 * N);
+        if (ADDS) {
+            kept.store_sums(row.sums, hidden, first, 32 * N);
+        }
+        const float scale = scale_of(all, gpu_warp_sum(kept.squares(all.columns, first, 32 * N)));
+        kept.store_y(row.y, static_cast<const T *>(all.weight), hidden, scale, first, 32 * N);
     }
 }
 
@@ -139,19 +187,21 @@ template <typename T> __global__ void long_rms_norm_kernel(operands all) {
     gpu_let_next_begin();
     gpu_wait_for_inputs();
     const row_of<T> row = find_row<T>(all, blockIdx.x);
+    const auto value_at = [&](int64_t i) {
+        return gpu_float(row.x[i]) + (row.residual ? gpu_float(row.residual[i]) : 0.0f);
+    };
     float squares = 0;
-    for (int64_t i = threadIdx.x; i < all.hidden; i += blockDim.x) {
-        const gpu_pack<float, 1> value = load_sum<T, 1>(row.x, row.residual, i);
-        squares += squares_of<1>(value, i, all.columns);
+    for (int64_t i = threadIdx.x; i < all.columns; i += blockDim.x) {
+        squares += value_at(i) * value_at(i);
     }
-    const float scale = scale_of(all, squares, room);
+    const float scale = scale_of(all, gpu_block_sum(squares, room));
     for (int64_t i = threadIdx.x; i < all.hidden; i += blockDim.x) {
-        gpu_pack<float, 1> value = load_sum<T, 1>(row.x, row.residual, i);
+        const float value = value_at(i);
         if (row.sums) {
-            store<T, 1>(row.sums, i, value);
+            row.sums[i] = gpu_round<T>(value);
         }
-        value.at[0] *= all.weight ? scale * gpu_load_any(all.weight, all.weight_dtype, i) : scale;
-        store<T, 1>(row.y, i, value);
+        row.y[i] = gpu_round<T>(
+            value * (all.weight ? scale * gpu_load_any(all.weight, all.weight_dtype, i) : scale));
     }
 }
 
@@ -200,7 +250,16 @@ bool is_wide(const operands &all, berth_dtype dtype, int elements) {
            gpu_is_aligned(all.residual_out);
 }
 
-template <typename T> berth_status start(const norm *op, const operands &all, bool is_vector) {
+template <typename T, int COUNT, bool ADDS>
+berth_status start_warps(const norm *op, const operands &all) {
+    const unsigned blocks = gpu_ceil(all.rows, WARP_ROWS);
+    const unsigned most = static_cast<unsigned>(op->gpu->multiprocessors[op->device]) * 16;
+    const gpu_grid grid = {dim3(blocks < most ? blocks : most), dim3(32, WARP_ROWS), 0};
+    return gpu_run(op, "rms_norm", grid, warp_rms_norm_kernel<T, gpu_wide<T>, COUNT, ADDS>, all);
+}
+
+template <typename T, bool ADDS>
+berth_status start(const norm *op, const operands &all, bool is_vector) {
     constexpr int N = gpu_wide<T>;
     const int64_t packs = all.hidden / N;
     if (!is_vector || packs > MAX_THREADS * PACKS) {
@@ -208,16 +267,20 @@ template <typename T> berth_status start(const norm *op, const operands &all, bo
         return gpu_run(op, "rms_norm", grid, long_rms_norm_kernel<T>, all);
     }
     if (packs <= 32) {
-        const gpu_grid grid = {dim3(gpu_ceil(all.rows, WARP_ROWS)), dim3(32, WARP_ROWS), 0};
-        return gpu_run(op, "rms_norm", grid, rms_norm_kernel<T, N>, all);
+        return start_warps<T, 1, ADDS>(op, all);
     }
-    // Few rows: as many threads as packs. Many: two packs a thread, so that a block is cheaper.
-    const int64_t wanted = all.rows < 128 ? packs : (packs + 1) / 2;
-    const int64_t threads = (wanted + 31) / 32 * 32;
-    const gpu_grid grid = {
-        dim3(static_cast<unsigned>(all.rows)),
-        dim3(static_cast<unsigned>(threads < MAX_THREADS ? threads : MAX_THREADS)), 0};
-    return gpu_run(op, "rms_norm", grid, rms_norm_kernel<T, N>, all);
+    if (packs <= 128 && all.rows >= FEW_ROWS) {
+        return start_warps<T, 4, ADDS>(op, all);
+    }
+    // Few rows: as many threads as packs. Many: as few as can keep the row, so that more rows are
+    // on their way at once.
+    const int64_t wanted = all.rows < FEW_ROWS ? packs : (packs + PACKS - 1) / PACKS;
+    const int64_t even = (wanted + 31) / 32 * 32;
+    const int64_t threads = even < MAX_THREADS ? even : MAX_THREADS;
+    const int64_t most = op->gpu->multiprocessors[op->device] * (2048 / threads);
+    const gpu_grid grid = {dim3(static_cast<unsigned>(all.rows < most ? all.rows : most)),
+                           dim3(static_cast<unsigned>(threads)), 0};
+    return gpu_run(op, "rms_norm", grid, rms_norm_kernel<T, N, ADDS>, all);
 }
 
 berth_status forward(void *self, const berth_op_args *args) {
@@ -229,7 +292,9 @@ berth_status forward(void *self, const berth_op_args *args) {
     }
     return gpu_with_type(dtype, [&](auto type) {
         using T = typename decltype(type)::type;
-        return start<T>(op, all, is_wide(all, dtype, gpu_wide<T>));
+        const bool is_vector = is_wide(all, dtype, gpu_wide<T>);
+        return all.residual.data ? start<T, true>(op, all, is_vector)
+                                 : start<T, false>(op, all, is_vector);
     });
 }
 

@@ -13,4 +13,7 @@ static berth_status reference(void *self, const berth_op_args *args) {
     return pair_run(args, combine);
 }
 
-const berth_op berth_op_add = PAIR_OP("add", "Add");
+const berth_op berth_op_add = {
+    BERTH_PAIR_OP("add", "Add"),
+    .revision = 1,
+};

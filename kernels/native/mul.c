@@ -13,4 +13,7 @@ static berth_status reference(void *self, const berth_op_args *args) {
     return pair_run(args, combine);
 }
 
-const berth_op berth_op_mul = PAIR_OP("mul", "Mul");
+const berth_op berth_op_mul = {
+    BERTH_PAIR_OP("mul", "Mul"),
+    .revision = 1,
+};

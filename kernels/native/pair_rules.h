@@ -39,11 +39,9 @@ static const berth_op_argument *const inputs[] = {
     BERTH_STRIDED_INPUT("b"),
 };
 
-#define PAIR_OP(op_name, op_class)                                                                 \
-    {                                                                                              \
-        .size = sizeof(berth_op), .name = (op_name), .class_name = (op_class), .revision = 1,      \
-        .inputs = inputs, .input_count = sizeof inputs / sizeof inputs[0], .infer = pair_infer,    \
-        .reference = reference                                                                     \
-    }
+// What the table of such an op has beside its revision.
+#define BERTH_PAIR_OP(op_name, op_class)                                                           \
+    .size = sizeof(berth_op), .name = (op_name), .class_name = (op_class), .inputs = inputs,       \
+    .input_count = sizeof inputs / sizeof inputs[0], .infer = pair_infer, .reference = reference
 
 #endif

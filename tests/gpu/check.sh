@@ -62,8 +62,9 @@ for config in tests/data/models/*/config.json; do
         END { print model "|" dtype "|" gate "|" error "|" tokens "|" sites + 0 }' "$gpu/eval" "$gpu/explain" >>"$table"
     done
 done
-for op in argmax contiguous embedding linear paged_attention rms_norm rotary_embedding select_rows silu_and_mul; do
-    [ -d "$gpu/golden" ] || break
+for file in kernels/gpu/*.cu; do
+    op=${file##*/} && op=${op%.cu}
+    [ -e "$gpu/golden/$op.json" ] || continue
     "$gpu/berth" ops check --golden "$gpu/golden" --platform "$platform" "$op" 2>&1 | cut -c 1-120
 done
 echo

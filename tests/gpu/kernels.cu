@@ -9,6 +9,7 @@
 #include <cuda/product/product.h>
 
 #include <algorithm>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@ extern const berth_op_impl berth_kernel_silu_and_mul;
 extern const berth_op_impl berth_kernel_rotary_embedding;
 extern const berth_op_impl berth_kernel_embedding;
 extern const berth_op_impl berth_kernel_linear_fast;
+extern const berth_op_impl berth_kernel_paged_attention;
 extern const berth_op_impl berth_kernel_paged_attention_fast;
 int32_t cuda_code_is_90(void);
 int32_t cuda_code_has_groups(void);
@@ -68,10 +70,10 @@ __global__ void fill_kernel(uint16_t *to, size_t count, float scale) {
     }
 }
 
-void *make(size_t bytes) {
+void *make(size_t bytes, float scale = 0.1f) {
     void *memory = nullptr;
     must(cudaMalloc(&memory, bytes) == cudaSuccess, "memory");
-    fill_kernel<<<1024, 256>>>(static_cast<uint16_t *>(memory), bytes / 2, 0.1f);
+    fill_kernel<<<1024, 256>>>(static_cast<uint16_t *>(memory), bytes / 2, scale);
     must(cudaDeviceSynchronize() == cudaSuccess, "filling");
     return memory;
 }
@@ -83,6 +85,27 @@ template <typename T> T *upload(const std::vector<T> &from) {
              cudaSuccess,
          "upload");
     return static_cast<T *>(memory);
+}
+
+// The largest distance of two tensors of bf16, beside the second's largest element; NaN where one
+// is.
+double distance_of(const void *a, const void *b, size_t count) {
+    std::vector<uint16_t> host_a(count), host_b(count);
+    double largest = 0;
+    double distance = 0;
+    must(cudaDeviceSynchronize() == cudaSuccess &&
+             cudaMemcpy(host_a.data(), a, count * 2, cudaMemcpyDeviceToHost) == cudaSuccess &&
+             cudaMemcpy(host_b.data(), b, count * 2, cudaMemcpyDeviceToHost) == cudaSuccess,
+         "comparing");
+    for (size_t i = 0; i < count; ++i) {
+        const uint32_t bits[2] = {uint32_t(host_a[i]) << 16, uint32_t(host_b[i]) << 16};
+        float values[2];
+        memcpy(values, bits, sizeof values);
+        const double apart = fabs(double(values[0]) - double(values[1]));
+        distance = apart > distance || apart != apart ? apart : distance;
+        largest = std::max(largest, fabs(double(values[1])));
+    }
+    return distance / largest;
 }
 
 // A tensor with its shape.
@@ -281,6 +304,7 @@ constexpr int64_t HEADS = 32;
 constexpr int64_t KV_HEADS = 8;
 constexpr int64_t WIDTH = 128;
 constexpr int64_t BLOCK = 16;
+constexpr int64_t CHECKED = 1 << 20; // tokens times length, at most: the readable kernel is slow
 
 // `fresh` new tokens of each sequence, which has `length` with them.
 void time_attention(int64_t sequences, int64_t fresh, int64_t length) {
@@ -289,7 +313,7 @@ void time_attention(int64_t sequences, int64_t fresh, int64_t length) {
     const int64_t tokens = sequences * fresh;
     const size_t cache_bytes = (size_t)(blocks * BLOCK * KV_HEADS * WIDTH) * 2;
     const size_t copies = 1 + BEYOND_CACHE / (2 * cache_bytes);
-    char *caches = static_cast<char *>(make(copies * 2 * cache_bytes));
+    char *caches = static_cast<char *>(make(copies * 2 * cache_bytes, 2)); // scores that differ
     std::vector<int32_t> starts, lengths, table;
     std::vector<int64_t> slots;
     for (int64_t s = 0; s < sequences; ++s) {
@@ -304,7 +328,7 @@ void time_attention(int64_t sequences, int64_t fresh, int64_t length) {
     }
     starts.push_back((int32_t)tokens);
     tensor q, k, v, out, workspace, qsl, lens, tab, slot;
-    describe(&q, make((size_t)(tokens * HEADS * WIDTH) * 2), BERTH_DTYPE_BF16,
+    describe(&q, make((size_t)(tokens * HEADS * WIDTH) * 2, 4), BERTH_DTYPE_BF16,
              {tokens, HEADS, WIDTH});
     describe(&out, make((size_t)(tokens * HEADS * WIDTH) * 2), BERTH_DTYPE_BF16,
              {tokens, HEADS, WIDTH});
@@ -343,13 +367,13 @@ void time_attention(int64_t sequences, int64_t fresh, int64_t length) {
     must(impl->create(&s.site, &device, &self) == BERTH_OK, "attention");
     const uint64_t room = impl->workspace(self, (uint64_t)tokens);
     describe(&workspace, make(room), BERTH_DTYPE_U8, {(int64_t)room});
-    const double seconds = seconds_of(fresh > 1 ? 3 : 20, [&](int run) {
+    const auto forward = [&](const berth_op_impl *with, void *instance, tensor *to, int run) {
         tensor keys, values;
         char *at = caches + (size_t)run % copies * 2 * cache_bytes;
         describe(&keys, at, BERTH_DTYPE_BF16, {blocks, BLOCK, KV_HEADS, WIDTH});
         describe(&values, at + cache_bytes, BERTH_DTYPE_BF16, {blocks, BLOCK, KV_HEADS, WIDTH});
         const berth_tensor *inputs[] = {&q.at, &k.at, &v.at, nullptr, nullptr};
-        berth_tensor *outputs[] = {&out.at};
+        berth_tensor *outputs[] = {&to->at};
         berth_tensor *states[] = {&keys.at, &values.at};
         berth_op_args args = {};
         args.inputs = inputs;
@@ -357,8 +381,10 @@ void time_attention(int64_t sequences, int64_t fresh, int64_t length) {
         args.states = states;
         args.workspace = &workspace.at;
         args.batch = &batch;
-        must(impl->forward(self, &args) == BERTH_OK, "attention");
-    });
+        must(with->forward(instance, &args) == BERTH_OK, "attention");
+    };
+    const double seconds =
+        seconds_of(fresh > 1 ? 3 : 20, [&](int run) { forward(impl, self, &out, run); });
     char label[96];
     if (fresh > 1) {
         snprintf(label, sizeof label, "attention prefill %lld, %lld sequences", (long long)length,
@@ -372,7 +398,24 @@ void time_attention(int64_t sequences, int64_t fresh, int64_t length) {
                     (double)(sequences * length * KV_HEADS * WIDTH) * 4 +
                         (double)(tokens * HEADS * WIDTH) * 4);
     }
+    // Beside the readable kernel, which golden vectors check.
+    const berth_op_impl *plain = &berth_kernel_paged_attention;
+    tensor expected;
+    void *plain_self = nullptr;
+    describe(&expected, make((size_t)(tokens * HEADS * WIDTH) * 2), BERTH_DTYPE_BF16,
+             {tokens, HEADS, WIDTH});
+    if (tokens * length <= CHECKED) {
+        must(plain->create(&s.site, &device, &plain_self) == BERTH_OK, "attention");
+        forward(plain, plain_self, &expected, 0);
+        forward(impl, self, &out, 0);
+        const double distance =
+            distance_of(out.at.data, expected.at.data, (size_t)(tokens * HEADS * WIDTH));
+        printf("%-44s %10.5f of the largest\n", "  beside gpu.paged_attention", distance);
+        must(distance < 0.02, "attention differs");
+        plain->destroy(plain_self);
+    }
     impl->destroy(self);
+    (void)cudaFree(expected.at.data);
     for (const tensor *one : {&q, &k, &v, &out, &workspace, &qsl, &lens, &tab, &slot}) {
         (void)cudaFree(one->at.data);
     }
@@ -477,6 +520,9 @@ int main() {
     }
     time_linear("head", 1, 128256, 4096);
     time_linear("head", 64, 128256, 4096);
+    for (int64_t length : {1, 5, 17, 64, 65, 130, 1000}) {
+        time_attention(3, 1, length);
+    }
     time_attention(1, 1, 592);
     time_attention(64, 1, 592);
     time_attention(256, 1, 592);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear of up to 16 rows on compute capability 9, bound by the weights' bytes. A block has 16
-// outputs. One warp has their weights brought into a ring in shared memory by bulk copies, which
-// cost no registers, so that all blocks together always have several times the memory's latency
-// under way; four warps share the depth of each stage and multiply on the tensor cores, rows being
-// the first operand, of which a product has 16. The ring fills before the kernel waits for its
-// input: the end of one kernel is hidden behind the beginning of the next.
+// linear of up to 16 rows on compute capability 9, bound by the weights' bytes. As many blocks as
+// run at once go through tiles of 16 outputs. One warp has their weights brought into a ring in
+// shared memory by bulk copies, which cost no registers and go on from tile to tile, so that all
+// blocks together always have several times the memory's latency under way; four warps share the
+// depth of each stage and multiply on the tensor cores, rows being the first operand, of which a
+// product has 16. The ring fills before the kernel waits for its input: the end of one kernel is
+// hidden behind the beginning of the next. Weights leave the second cache first, or they would
+// drive out what the kernels around have in it: 3 % of a decode step.
 #include <cuda/bulk.h>
 #include <cuda/mma.h>
 #include <cuda/product/product.h>
@@ -19,40 +21,43 @@ constexpr int CHUNKS = DEPTH / WARPS / 32; // of 32, of a warp: two products eac
 // Why 64: two rows' quarters, which eight lanes read at once, lie in different banks.
 constexpr uint32_t ROW_BYTES = DEPTH * 2 + 64;
 
-constexpr int OUTPUTS = 16;
+constexpr int OUTPUTS = 16; // of a tile
 constexpr uint32_t STAGE_BYTES = OUTPUTS * ROW_BYTES;
-// Stages of the ring: as many as fit beside one another for two or for three blocks, whichever the
-// multiprocessors have.
-constexpr int DEEP_RING = 6;
-constexpr int RING = 4;
+constexpr int STAGES = 6; // of the ring
+constexpr uint32_t RING_BYTES = STAGES * STAGE_BYTES;
+// Of a multiprocessor. Why not one with a larger ring, nor three with a smaller one: 45 % and 3 %
+// of a decode step.
+constexpr int BLOCKS = 2;
 
 struct barriers {
     uint32_t full; // of stage 0; the others follow in steps of 8 bytes
     uint32_t empty;
 };
 
-template <int STAGES>
-__device__ void bring_weights(const cuda_few_operands &all, int first, uint32_t ring,
+__device__ void bring_weights(const cuda_few_operands &all, uint32_t ring,
                               const barriers &signals) {
     const int lane = threadIdx.x;
-    const int output = first + lane < all.outputs ? first + lane : all.outputs - 1;
-    const uint16_t *row = all.weight + static_cast<int64_t>(output) * all.depth;
     uint32_t parity = 1; // the first round waits for nobody
     int stage = 0;
-    for (int k = 0; k < all.depth; k += DEPTH) {
-        const uint32_t bytes =
-            2u * static_cast<uint32_t>(k + DEPTH < all.depth ? DEPTH : all.depth - k);
-        if (lane == 0) {
-            cuda_barrier_wait(signals.empty + 8 * stage, parity);
-            cuda_barrier_expect(signals.full + 8 * stage, OUTPUTS * bytes);
+    for (int first = static_cast<int>(blockIdx.x) * OUTPUTS; first < all.outputs;
+         first += static_cast<int>(gridDim.x) * OUTPUTS) {
+        const int output = first + lane < all.outputs ? first + lane : all.outputs - 1;
+        const uint16_t *row = all.weight + static_cast<int64_t>(output) * all.depth;
+        for (int k = 0; k < all.depth; k += DEPTH) {
+            const uint32_t bytes =
+                2u * static_cast<uint32_t>(k + DEPTH < all.depth ? DEPTH : all.depth - k);
+            if (lane == 0) {
+                cuda_barrier_wait(signals.empty + 8 * stage, parity);
+                cuda_barrier_expect(signals.full + 8 * stage, OUTPUTS * bytes);
+            }
+            __syncwarp();
+            if (lane < OUTPUTS) {
+                cuda_bulk_copy(ring + stage * STAGE_BYTES + lane * ROW_BYTES, row + k, bytes,
+                               signals.full + 8 * stage);
+            }
+            stage = stage == STAGES - 1 ? 0 : stage + 1;
+            parity ^= stage == 0;
         }
-        __syncwarp();
-        if (lane < OUTPUTS) {
-            cuda_bulk_copy(ring + stage * STAGE_BYTES + lane * ROW_BYTES, row + k, bytes,
-                           signals.full + 8 * stage);
-        }
-        stage = stage == STAGES - 1 ? 0 : stage + 1;
-        parity ^= stage == 0;
     }
 }
 
@@ -80,9 +85,22 @@ __device__ void load_inputs(const cuda_few_operands &all, int k, inputs<IS_DEEP>
     }
 }
 
+// A warp's part of a stage's weights, out of the ring.
+struct weights {
+    uint4 at[CHUNKS][2]; // of outputs g and g + 8
+};
+
+__device__ void load_weights(uint32_t from, weights *out) {
+#pragma unroll
+    for (int i = 0; i < CHUNKS; ++i) {
+        out->at[i][0] = cuda_load_shared(from + 64 * i);
+        out->at[i][1] = cuda_load_shared(from + 8 * ROW_BYTES + 64 * i);
+    }
+}
+
+// Two sums for each half of the tile: a product need not wait for the one before it.
 template <typename T, bool IS_DEEP>
-__device__ void multiply(const cuda_few_operands &all, uint32_t weights, int k,
-                         const inputs<IS_DEEP> &x, float (*sums)[4]) {
+__device__ void multiply(const weights &w, int there, const inputs<IS_DEEP> &x, float (*sums)[4]) {
     const uint4 none = {0, 0, 0, 0};
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i) {
@@ -90,55 +108,62 @@ __device__ void multiply(const cuda_few_operands &all, uint32_t weights, int k,
         const uint4 high = IS_DEEP ? x.high[IS_DEEP ? i : 0] : none;
         const uint32_t first[4] = {low.x, high.x, low.y, high.y};
         const uint32_t second[4] = {low.z, high.z, low.w, high.w};
-        // What a short last stage leaves of the one before it must not count.
-        const bool is_there = k + 32 * i < all.depth;
 #pragma unroll
-        for (int tile = 0; tile < 2; ++tile) {
-            const uint4 weight =
-                is_there ? cuda_load_shared(weights + tile * 8 * ROW_BYTES + 64 * i) : none;
+        for (int half = 0; half < 2; ++half) {
+            // What a short last stage leaves of the one before it must not count.
+            const uint4 weight = 32 * i < there ? w.at[i][half] : none;
             const uint32_t b[4] = {weight.x, weight.y, weight.z, weight.w};
-            cuda_mma(sums[tile], first, b, T{});
-            cuda_mma(sums[tile], second, b + 2, T{});
+            cuda_mma(sums[2 * half], first, b, T{});
+            cuda_mma(sums[2 * half + 1], second, b + 2, T{});
         }
     }
 }
 
-template <typename T, int STAGES, bool IS_DEEP>
-__device__ void multiply_all(const cuda_few_operands &all, uint32_t ring, const barriers &signals,
-                             float (*sums)[4]) {
-    const int warp = threadIdx.y;
-    int k = warp * (DEPTH / WARPS) + threadIdx.x % 4 * 8;
+// Which stage of the ring is next, and the parity of its phase.
+struct place {
+    int stage;
+    uint32_t parity;
+};
+
+template <typename T, bool IS_DEEP>
+__device__ void multiply_tile(const cuda_few_operands &all, uint32_t ring, const barriers &signals,
+                              place *at, float (*sums)[4]) {
+    int k = static_cast<int>(threadIdx.y) * (DEPTH / WARPS) + threadIdx.x % 4 * 8;
     const uint32_t mine = static_cast<uint32_t>(k) * 2 + threadIdx.x / 4 * ROW_BYTES;
     inputs<IS_DEEP> now;
     inputs<IS_DEEP> next;
-    uint32_t parity = 0;
-    int stage = 0;
+    weights w;
     load_inputs<IS_DEEP>(all, k, &now);
     for (int begin = 0; begin < all.depth; begin += DEPTH, k += DEPTH) {
         load_inputs<IS_DEEP>(all, k + DEPTH, &next);
-        cuda_barrier_wait(signals.full + 8 * stage, parity);
-        multiply<T, IS_DEEP>(all, ring + stage * STAGE_BYTES + mine, k, now, sums);
+        cuda_barrier_wait(signals.full + 8 * at->stage, at->parity);
+        load_weights(ring + at->stage * STAGE_BYTES + mine, &w);
         __syncwarp();
         if (threadIdx.x == 0) {
-            cuda_barrier_arrive(signals.empty + 8 * stage);
+            cuda_barrier_arrive(signals.empty + 8 * at->stage);
         }
+        multiply<T, IS_DEEP>(w, all.depth - k, now, sums);
         now = next;
-        stage = stage == STAGES - 1 ? 0 : stage + 1;
-        parity ^= stage == 0;
+        at->stage = at->stage == STAGES - 1 ? 0 : at->stage + 1;
+        at->parity ^= at->stage == 0;
     }
 }
 
-// The warps' sums together, rounded, to y. `room` is [warp][row][output], rows padded by one.
+// A tile's sums of a warp; rows padded by one.
+template <bool IS_DEEP> struct sums_of { float at[IS_DEEP ? 16 : 8][OUTPUTS + 1]; };
+
+// The warps' sums together, rounded, to y.
 template <typename T, bool IS_DEEP>
-__device__ void finish(const cuda_few_operands &all, const float (*sums)[4],
-                       float (*room)[16][OUTPUTS + 1], int first) {
+__device__ void finish(const cuda_few_operands &all, const float (*sums)[4], sums_of<IS_DEEP> *room,
+                       int first) {
     const int g = threadIdx.x / 4;
     const int c = threadIdx.x % 4;
 #pragma unroll
-    for (int tile = 0; tile < 2; ++tile) {
+    for (int half = 0; half < 2; ++half) {
 #pragma unroll
         for (int i = 0; i < (IS_DEEP ? 4 : 2); ++i) {
-            room[threadIdx.y][g + i / 2 * 8][tile * 8 + 2 * c + i % 2] = sums[tile][i];
+            room[threadIdx.y].at[g + i / 2 * 8][half * 8 + 2 * c + i % 2] =
+                sums[2 * half][i] + sums[2 * half + 1][i];
         }
     }
     asm volatile("bar.sync 1, %0;" ::"n"(WARPS * 32)); // the warps that multiply
@@ -149,22 +174,23 @@ __device__ void finish(const cuda_few_operands &all, const float (*sums)[4],
             float sum = all.bias ? gpu_float(static_cast<const T *>(all.bias)[output]) : 0.0f;
 #pragma unroll
             for (int warp = 0; warp < WARPS; ++warp) {
-                sum += room[warp][row][at % OUTPUTS];
+                sum += room[warp].at[row][at % OUTPUTS];
             }
             static_cast<T *>(all.y)[row * all.y_gap + output] = gpu_round<T>(sum);
         }
     }
 }
 
-template <typename T, int STAGES, bool IS_DEEP>
-__global__ void __launch_bounds__((WARPS + 1) * 32, 3) streamed_rows_kernel(cuda_few_operands all) {
+template <typename T, bool IS_DEEP>
+__global__ void __launch_bounds__((WARPS + 1) * 32, BLOCKS)
+    streamed_rows_kernel(cuda_few_operands all) {
     extern __shared__ __align__(128) unsigned char shared[];
     __shared__ __align__(8) uint64_t signal_room[2 * STAGES];
-    __shared__ float room[WARPS][16][OUTPUTS + 1];
+    // Two, so that a tile's sums are not written over while the last one's are read.
+    __shared__ sums_of<IS_DEEP> room[2][WARPS];
     const uint32_t ring = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
     const uint32_t signal = static_cast<uint32_t>(__cvta_generic_to_shared(signal_room));
     const barriers signals = {signal, signal + 8 * STAGES};
-    const int first = static_cast<int>(blockIdx.x) * OUTPUTS;
     gpu_let_next_begin();
     if (threadIdx.y == WARPS && threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; ++stage) {
@@ -175,37 +201,36 @@ __global__ void __launch_bounds__((WARPS + 1) * 32, 3) streamed_rows_kernel(cuda
     }
     __syncthreads();
     if (threadIdx.y == WARPS) {
-        bring_weights<STAGES>(all, first, ring, signals);
+        bring_weights(all, ring, signals);
         return;
     }
-    float sums[2][4] = {};
+    place at = {0, 0};
     gpu_wait_for_inputs();
-    multiply_all<T, STAGES, IS_DEEP>(all, ring, signals, sums);
-    finish<T, IS_DEEP>(all, sums, room, first);
+    int turn = 0;
+    for (int first = static_cast<int>(blockIdx.x) * OUTPUTS; first < all.outputs;
+         first += static_cast<int>(gridDim.x) * OUTPUTS, turn ^= 1) {
+        float sums[4][4] = {};
+        multiply_tile<T, IS_DEEP>(all, ring, signals, &at, sums);
+        finish<T, IS_DEEP>(all, sums, room[turn], first);
+    }
 }
 
-template <typename T, int STAGES, bool IS_DEEP>
+template <typename T, bool IS_DEEP>
 berth_status launch(const gpu_op *op, const cuda_few_operands &all) {
-    constexpr uint32_t bytes = STAGES * STAGE_BYTES;
-    const cudaError_t error =
-        cudaFuncSetAttribute(streamed_rows_kernel<T, STAGES, IS_DEEP>,
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    const cudaError_t error = cudaFuncSetAttribute(
+        streamed_rows_kernel<T, IS_DEEP>, cudaFuncAttributeMaxDynamicSharedMemorySize, RING_BYTES);
     if (error != cudaSuccess) {
         return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
-                                 bytes, cudaGetErrorString(error));
+                                 RING_BYTES, cudaGetErrorString(error));
     }
-    const gpu_grid grid = {dim3(gpu_ceil(all.outputs, OUTPUTS)), dim3(32, WARPS + 1), bytes};
-    return gpu_run(op, "linear", grid, streamed_rows_kernel<T, STAGES, IS_DEEP>, all);
-}
-
-template <typename T, int STAGES>
-berth_status start(const gpu_op *op, const cuda_few_operands &all) {
-    return all.rows > 8 ? launch<T, STAGES, true>(op, all) : launch<T, STAGES, false>(op, all);
+    const unsigned tiles = gpu_ceil(all.outputs, OUTPUTS);
+    const unsigned blocks = static_cast<unsigned>(op->gpu->multiprocessors[op->device] * BLOCKS);
+    const gpu_grid grid = {dim3(tiles < blocks ? tiles : blocks), dim3(32, WARPS + 1), RING_BYTES};
+    return gpu_run(op, "linear", grid, streamed_rows_kernel<T, IS_DEEP>, all);
 }
 
 template <typename T> berth_status start(const gpu_op *op, const cuda_few_operands &all) {
-    const int pairs = 2 * op->gpu->multiprocessors[op->device];
-    return all.outputs <= pairs * OUTPUTS ? start<T, DEEP_RING>(op, all) : start<T, RING>(op, all);
+    return all.rows > 8 ? launch<T, true>(op, all) : launch<T, false>(op, all);
 }
 
 } // namespace
@@ -213,7 +238,7 @@ template <typename T> berth_status start(const gpu_op *op, const cuda_few_operan
 extern "C" int32_t cuda_code_is_90(void) {
     cudaFuncAttributes attributes = {};
     const cudaError_t error =
-        cudaFuncGetAttributes(&attributes, streamed_rows_kernel<gpu_bf16, RING, false>);
+        cudaFuncGetAttributes(&attributes, streamed_rows_kernel<gpu_bf16, false>);
     return error == cudaSuccess && attributes.ptxVersion >= 90;
 }
 
