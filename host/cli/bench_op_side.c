@@ -83,6 +83,7 @@ static berth_status fill_caches(const berth_op_side *side) {
 
 berth_status berth_op_side_open(berth_op_side *side, berth_arena *arena, berth_runtime *runtime) {
     const bool has_cache = strcmp(side->of->op, "paged_attention") == 0;
+    const int64_t most = has_cache ? BERTH_OP_TOKENS : side->size.tokens; // caches are filled
     berth_kv_cache_spec *caches = NULL;
     BERTH_TRY(berth_op_batch_create(arena, &side->batch));
     BERTH_TRY(berth_op_graph_build(side->session->registry, side->of, &side->size, &side->graph));
@@ -95,8 +96,8 @@ berth_status berth_op_side_open(berth_op_side *side, berth_arena *arena, berth_r
             .runtime = runtime,
             .kv_caches = caches,
             .kv_cache_count = has_cache ? side->size.copies : 0,
-            .max_tokens = BERTH_OP_TOKENS,
-            .max_sequences = BERTH_OP_TOKENS,
+            .max_tokens = most,
+            .max_sequences = most,
             .max_seq_len = BERTH_OP_CONTEXT,
         },
         &side->plan));
