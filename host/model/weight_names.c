@@ -154,16 +154,18 @@ static uint32_t find_first(const berth_weight_names *names, const char *paramete
     return found == NULL ? BERTH_NO_SOURCE : *found;
 }
 
+enum { BARE, BESIDE_OTHERS, INSIDE_OTHERS, FORM_COUNT };
+
 // The name as other files of the same model have it; "" where it has no such form.
 static void vary(const char *parameter, int form, char *out, size_t room) {
     const char *dot = strchr(parameter, '.');
-    if (form == 1) {
+    const bool has_base = dot != NULL && strchr(dot + 1, '.') != NULL;
+    out[0] = '\0';
+    if (form == BESIDE_OTHERS) {
         (void)snprintf(out, room, "language_model.%s", parameter);
-    } else if (dot == NULL || strchr(dot + 1, '.') == NULL) {
-        out[0] = 0;
-    } else if (form == 0) {
+    } else if (has_base && form == BARE) {
         (void)snprintf(out, room, "%s", dot + 1);
-    } else {
+    } else if (has_base) {
         (void)snprintf(out, room, "%.*s.language_model%s", (int)(dot - parameter), parameter, dot);
     }
 }
@@ -178,7 +180,8 @@ void berth_weight_names_ignore(berth_weight_names *names, const char *text) {
 uint32_t berth_weight_names_first(const berth_weight_names *names, const char *parameter) {
     char name[NAME_BYTES];
     uint32_t found = find_first(names, parameter);
-    for (int form = 0; form < 3 && found == BERTH_NO_SOURCE && parameter != NULL; ++form) {
+    for (int form = BARE; form < FORM_COUNT && found == BERTH_NO_SOURCE && parameter != NULL;
+         ++form) {
         vary(parameter, form, name, sizeof name);
         found = find_first(names, name);
     }
