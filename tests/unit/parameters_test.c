@@ -33,6 +33,11 @@ static const berth_weight_rule *const rules[] = {
                                .size = sizeof(berth_weight_rule), .from = "maybe.", .to = "sure.", .when = "rank"    },
 };
 
+static const berth_weight_rule *const decay_rules[] = {
+    &(const berth_weight_rule){
+                               .size = sizeof(berth_weight_rule), .from = ".A_log", .to = ".A", .is_log_decay = 1},
+};
+
 static const berth_model model = {
     .size = sizeof(berth_model),
     .architecture = "ToyForCausalLM",
@@ -631,6 +636,38 @@ TEST(weight_of_a_vector_may_be_stored_less_a_constant) {
     CHECK_NULL(berth_weight_stored(weight));
     CHECK_OK(berth_weight_load(weight, loaded));
     CHECK_BYTES(loaded, wanted, sizeof wanted);
+    end(&f);
+}
+
+TEST(weight_of_decays_is_stored_as_their_logarithms) {
+    static const uint16_t logs[] = {0x0000, 0x3f80, 0xbf80, 0x4000}; // 0, 1, -1, 2
+    static const float wanted[] = {-1, -2.7182817F, -0.36787945F, -7.389056F};
+    static const tensor_row rows[] = {
+        {"m.A_log", "BF16", "[2,2]", 8, logs},
+    };
+    const berth_model decays = {
+        .size = sizeof decays,
+        .architecture = "ToyForCausalLM",
+        .weight_rules = decay_rules,
+        .weight_rule_count = BERTH_COUNT(decay_rules),
+    };
+    const int64_t shape[] = {2, 2};
+    const berth_parameter declared = matrix("m.A", shape);
+    berth_parameters *parameters = NULL;
+    berth_weight *weight = NULL;
+    float loaded[4];
+    fixture f;
+    start(&f, rows, 1, BERTH_DTYPE_BF16);
+    CHECK_OK(
+        berth_parameters_create(f.checkpoint, &decays, BERTH_DTYPE_BF16, f.arena, &parameters));
+    CHECK_OK(berth_parameters_take(parameters, &declared, &weight));
+    CHECK_UINT(weight->type.dtype, BERTH_DTYPE_F32); // whatever is stored
+    CHECK_NULL(berth_weight_stored(weight));
+    CHECK_OK(berth_weight_load(weight, loaded));
+    for (size_t i = 0; i < 4; ++i) {
+        CHECK(fabsf(loaded[i] - wanted[i]) < 1e-6F * fabsf(wanted[i]));
+    }
+    berth_parameters_destroy(parameters);
     end(&f);
 }
 
