@@ -10,6 +10,8 @@
 extern const berth_op berth_op_mla;
 
 #define LENGTH 530 // of the sequence that is in every batch, the first; more than two splits
+#define BLOCK  8   // rows
+#define ROW    48  // elements of a latent row
 #define OUT    33  // elements of a token's result
 
 enum { QUERY, C_KV, K_PE, WEIGHT, QUERY_PE };
@@ -41,8 +43,8 @@ static void take_over(op_case *self, const op_case *whole, const op_results *of_
              tokens * width);
     }
     copy(&self->inputs[WEIGHT], &whole->inputs[WEIGHT], 0, op_tensor_count(&whole->inputs[WEIGHT]));
-    // Block 0 is nobody's; the first sequence has those behind it.
-    for (int64_t i = 8 * 48; i < (8 + LENGTH) * 48; ++i) {
+    // Block 0 is nobody's; the first sequence has those behind it, in any order.
+    for (int64_t i = ROW * BLOCK; i < ROW * BLOCK * (1 + (LENGTH + BLOCK - 1) / BLOCK); ++i) {
         op_tensor_set(&self->states[0], i, op_tensor_get(&of_whole->states[0], i));
     }
 }
