@@ -14,9 +14,8 @@ struct cuda_decode_room {
     float *parts;  // [sequence, kv_head, split][group][width + 2]
     int *arrivals; // [sequence, kv_head], zero between runs
     int splits;    // of a sequence's keys, at most
-    // Every sequence has exactly one new token, whose key and value are not in the cache yet. Else
-    // they are.
-    int is_plain;
+    int stores;    // the new key and value are not in the cache yet
+    int is_plain;  // every sequence has exactly one new token
 };
 
 // Blocks that share a sequence's keys when there are so many sequences.
