@@ -344,7 +344,8 @@ BERTH_INLINE berth_vec berth_vec_reciprocal(berth_vec a) {
 
 BERTH_INLINE berth_vec_bits berth_vec_round_bf16(berth_vec a) {
     const berth_vec_bits bits = (berth_vec_bits)a;
-    const berth_vec_bits is_nan = (berth_vec_bits)(a != a);
+    const berth_vec same = a; // only a NaN differs from itself
+    const berth_vec_bits is_nan = (berth_vec_bits)(a != same);
     const berth_vec_bits rounded = bits + 0x7fffu + (bits >> 16 & 1u);
     return (rounded & ~is_nan) | ((bits | 0x400000u) & is_nan);
 }
