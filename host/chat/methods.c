@@ -287,9 +287,14 @@ static berth_status rpartition(berth_jinja *j, const berth_jinja_args *args,
 
 // ---- searching ----
 
-// The bytes between the characters that two arguments name; false: they name none.
-static berth_status window_of(berth_jinja *j, const berth_jinja_args *args, berth_str *out_window,
-                              size_t *out_start, bool *out_is_valid) {
+// The bytes between the characters that two arguments name.
+typedef struct window {
+    berth_str text;
+    size_t start;  // in the whole text
+    bool is_valid; // false: the arguments name none
+} window;
+
+static berth_status window_of(berth_jinja *j, const berth_jinja_args *args, window *out) {
     const berth_str text = args->self.as.string;
     const int64_t count = (int64_t)berth_jinja_char_count(text);
     int64_t bounds[2] = {0, count};
@@ -300,11 +305,18 @@ static berth_status window_of(berth_jinja *j, const berth_jinja_args *args, bert
         bounds[i] = bounds[i] < -count ? 0 : bounds[i] < 0 ? bounds[i] + count : bounds[i];
     }
     bounds[1] = bounds[1] > count ? count : bounds[1];
-    *out_is_valid = bounds[0] <= bounds[1];
-    *out_start = *out_is_valid ? berth_jinja_char_offset(text, (size_t)bounds[0]) : 0;
-    const size_t end = *out_is_valid ? berth_jinja_char_offset(text, (size_t)bounds[1]) : 0;
-    *out_window = berth_str_slice(text, *out_start, end - *out_start);
+    out->is_valid = bounds[0] <= bounds[1];
+    out->start = out->is_valid ? berth_jinja_char_offset(text, (size_t)bounds[0]) : 0;
+    const size_t end = out->is_valid ? berth_jinja_char_offset(text, (size_t)bounds[1]) : 0;
+    out->text = berth_str_slice(text, out->start, end - out->start);
     return berth_jinja_spend(j, text.size / 16);
+}
+
+// What is looked for, and where.
+static berth_status search_of(berth_jinja *j, const berth_jinja_args *args, berth_str *out_part,
+                              window *out_in) {
+    BERTH_TRY(berth_jinja_want_str(j, &args->values[0], out_part));
+    return window_of(j, args, out_in);
 }
 
 typedef bool (*affix_fn)(berth_str str, berth_str affix);
@@ -312,17 +324,15 @@ typedef bool (*affix_fn)(berth_str str, berth_str affix);
 static berth_status has_affix(berth_jinja *j, const berth_jinja_args *args, affix_fn holds,
                               berth_jinja_value *out) {
     const berth_jinja_value *affix = &args->values[0];
-    berth_str window;
-    size_t start;
-    bool is_valid;
+    window in;
     const berth_jinja_list one = {.items = (berth_jinja_value[]){*affix}, .count = 1};
     const berth_jinja_list *list = affix->kind == BERTH_JINJA_TUPLE ? affix->as.list : &one;
-    BERTH_TRY(window_of(j, args, &window, &start, &is_valid));
+    BERTH_TRY(window_of(j, args, &in));
     *out = berth_jinja_bool(false);
     for (size_t i = 0; i < list->count; ++i) {
         berth_str text = {0};
         BERTH_TRY(berth_jinja_want_str(j, &list->items[i], &text));
-        out->as.boolean |= is_valid && holds(window, text);
+        out->as.boolean |= in.is_valid && holds(in.text, text);
     }
     return BERTH_OK;
 }
@@ -338,17 +348,14 @@ static berth_status endswith(berth_jinja *j, const berth_jinja_args *args, berth
 
 static berth_status find_place(berth_jinja *j, const berth_jinja_args *args, bool is_last,
                                berth_jinja_value *out) {
-    berth_str window;
+    window in;
     berth_str part = {0};
-    size_t start;
-    bool is_valid;
-    BERTH_TRY(berth_jinja_want_str(j, &args->values[0], &part));
-    BERTH_TRY(window_of(j, args, &window, &start, &is_valid));
-    BERTH_TRY(pay_for_search(j, window, part));
-    const size_t found = !is_valid ? SIZE_MAX
-                         : is_last ? find_last(window, part, window.size)
-                                   : berth_jinja_find(window, part, 0);
-    const berth_str before = berth_str_slice(args->self.as.string, 0, start + found);
+    BERTH_TRY(search_of(j, args, &part, &in));
+    BERTH_TRY(pay_for_search(j, in.text, part));
+    const size_t found = !in.is_valid ? SIZE_MAX
+                         : is_last    ? find_last(in.text, part, in.text.size)
+                                      : berth_jinja_find(in.text, part, 0);
+    const berth_str before = berth_str_slice(args->self.as.string, 0, in.start + found);
     *out = berth_jinja_integer(found == SIZE_MAX ? -1 : (int64_t)berth_jinja_char_count(before));
     return BERTH_OK;
 }
@@ -378,18 +385,15 @@ static berth_status rindex_of(berth_jinja *j, const berth_jinja_args *args,
 }
 
 static berth_status count(berth_jinja *j, const berth_jinja_args *args, berth_jinja_value *out) {
-    berth_str window;
+    window in;
     berth_str part = {0};
-    size_t start;
-    bool is_valid;
-    BERTH_TRY(berth_jinja_want_str(j, &args->values[0], &part));
-    BERTH_TRY(window_of(j, args, &window, &start, &is_valid));
+    BERTH_TRY(search_of(j, args, &part, &in));
     *out = berth_jinja_integer(0);
     if (part.size == 0) {
-        out->as.integer = is_valid ? (int64_t)berth_jinja_char_count(window) + 1 : 0;
+        out->as.integer = in.is_valid ? (int64_t)berth_jinja_char_count(in.text) + 1 : 0;
         return BERTH_OK;
     }
-    for (size_t at = 0; is_valid && (at = berth_jinja_find(window, part, at)) != SIZE_MAX;
+    for (size_t at = 0; in.is_valid && (at = berth_jinja_find(in.text, part, at)) != SIZE_MAX;
          at += part.size) {
         ++out->as.integer;
     }

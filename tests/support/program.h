@@ -13,8 +13,8 @@
 #define BERTH      (BERTH_FILE) // Why the parentheses: a list shows that no comma is missing
 
 typedef struct program {
-    int status;      // exit status; 128 + n when signal n ended it
-    size_t peak;     // bytes of memory that it held at most
+    int status;       // exit status; 128 + n when signal n ended it
+    size_t peak;      // bytes of memory that it held at most
     char out[131072]; // standard output, cut off at this size, NUL-terminated
     char err[16384];
 } program;
