@@ -336,11 +336,14 @@ const berth_command berth_command_bench_op = {
         "4096; embedding, select_rows and contiguous of 4096, rotary_embedding-32x128: each of "
         "512\n"
         "tokens; linear-OUTxIN-ROWS, of 2048x2048, 4096x4096, 14336x4096 and 4096x14336 in bf16,\n"
-        "by 1, 16 and 512 rows; paged_attention-decode, of one token behind 2047, and -512, of a\n"
-        "prompt.\n"
+        "by 1, 16 and 512 rows; convolutions of patches, 1x1 and 3x3; mixtures of 32 experts of "
+        "512\n"
+        "and 8 of 1792; every other op at the widths of a model that has it: `bench op OP` names\n"
+        "its cases.\n"
         "Each with 1 thread and with all, or with --threads N alone; activations are float32 or\n"
         "what --dtype says.\n"
-        "First the first 8 rows of the step that is timed are compared with the op's reference:\n"
+        "First the first 8 rows of the step that is timed (all, where rows depend on later ones)\n"
+        "are compared with the op's reference:\n"
         "the largest error is at most 1e-4 of their root mean square in float32, 6 % in bfloat16,\n"
         "1 % in float16. Otherwise nothing is timed.\n"
         "Every case has operands of its own so often that they are 4 times the last cache of the\n"
@@ -348,8 +351,10 @@ const berth_command berth_command_bench_op = {
         "GB/s: bytes that have to be read and written, beside the fastest copy of 512 MiB, or the\n"
         "fastest reader of 1 GiB where next to nothing is written. GFLOP/s: beside the fastest\n"
         "multiply-add of the machine. Where both matter the ceiling is the lower one; the note\n"
-        "says which that is, and what oneDNN reaches in the same unit, f32 or bf16, where\n"
-        "libdnnl.so.3 or .2 is there.\n" BERTH_BENCH_JSON_HELP,
+        "says which that is, and what oneDNN reaches for products, convolutions and mixtures in "
+        "the\n"
+        "type of the activations, in the same unit, where libdnnl.so.3 or .2 is "
+        "there.\n" BERTH_BENCH_JSON_HELP,
     .bit = BERTH_COMMAND_BENCH,
     .max_arguments = 1,
     .needs = BERTH_STAGE_CONFIG,
