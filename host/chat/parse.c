@@ -164,6 +164,7 @@ static berth_status parse_dict(berth_jinja_parser *p, berth_jinja_node **out) {
             }
         }
         BERTH_TRY(berth_jinja_node_new(p, BERTH_JINJA_NODE_PART, last));
+        assert(*last);
         BERTH_TRY(berth_jinja_expression(p, &(*last)->first));
         BERTH_TRY(berth_jinja_expect(p, ":"));
         BERTH_TRY(berth_jinja_expression(p, &(*last)->second));
