@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What activations share: functions of a vector, the instance, the sweep over rows. A kernel is its
-// formula and a table.
+// What activations share: the instance, the sweep over rows. A kernel is its formula (functions.h
+// has what it is made of) and a table.
 //
 // A formula gets vectors of floats, the numbers that its create kept, and the dtype of the result
 // as a constant. All is computed in float32; the one rounding is the store's, where a formula does
@@ -9,88 +9,7 @@
 #define BERTH_KERNELS_CPU_ELEMENTWISE_H
 
 #include <cpu/cpu.h>
-#include <cpu/simd.h>
-
-// ---- functions of a vector ----------------------------------------------------------------------
-
-// `a` in the lanes where the comparison holds, else `b`.
-BERTH_INLINE berth_vec berth_vec_pick(berth_vec_ints holds, berth_vec a, berth_vec b) {
-    const berth_vec_bits mask = (berth_vec_bits)holds;
-    return (berth_vec)(((berth_vec_bits)a & mask) | ((berth_vec_bits)b & ~mask));
-}
-
-BERTH_INLINE berth_vec berth_vec_at_most(berth_vec a, berth_vec limit) {
-    return berth_vec_min(limit, a);
-}
-
-BERTH_INLINE berth_vec berth_vec_clamp(berth_vec a, berth_vec limit) {
-    return berth_vec_max(-limit, berth_vec_min(limit, a));
-}
-
-// 1 + e^−x: what sigmoids divide by.
-BERTH_INLINE berth_vec berth_vec_sigmoid_base(berth_vec x) {
-    return berth_vec_of(1) + berth_vec_exp2(berth_vec_of(-0x1.715476p+0f) * x);
-}
-
-BERTH_INLINE berth_vec berth_vec_sigmoid(berth_vec x) {
-    return berth_vec_reciprocal(berth_vec_sigmoid_base(x));
-}
-
-BERTH_INLINE berth_vec berth_vec_silu(berth_vec x) {
-    return x * berth_vec_sigmoid(x);
-}
-
-// A quotient, for who has more to divide by.
-typedef struct berth_vec_ratio {
-    berth_vec over;
-    berth_vec under;
-} berth_vec_ratio;
-
-// tanh within 4 units in the last place: x·p(x²) / q(x²), fitted to the smallest relative error up
-// to 9, beyond which the result is ±1.
-BERTH_INLINE berth_vec_ratio berth_vec_tanh_ratio(berth_vec x) {
-    static const float over[] = {0x1p+0f, 0x1.12076ap-3f, 0x1.ca105ap-9f, 0x1.5987e2p-16f,
-                                 0x1.ca3336p-27f};
-    static const float under[] = {0x1p+0f, 0x1.de58fep-2f, 0x1.a7ea92p-6f, 0x1.58613cp-12f,
-                                  0x1.a11416p-21f};
-    const berth_vec near = berth_vec_clamp(x, berth_vec_of(9));
-    const berth_vec square = near * near;
-    return (berth_vec_ratio){near * berth_vec_polynomial(over, 5, square),
-                             berth_vec_polynomial(under, 5, square)};
-}
-
-BERTH_INLINE berth_vec berth_vec_tanh(berth_vec x) {
-    const berth_vec_ratio ratio = berth_vec_tanh_ratio(x);
-    return ratio.over * berth_vec_reciprocal(ratio.under);
-}
-
-// 1 + erf(x/√2) as 1 + x·p(x²) / q(x²), fitted to the smallest absolute error of the product with
-// x, 2^-24, up to ±5.5; before that it is 0, as erf in float32 makes it.
-BERTH_INLINE berth_vec berth_vec_erf_base(berth_vec x) {
-    static const float over[] = {0x1.988440p-1f,  0x1.1fe0bcp-4f,  0x1.380d58p-7f,
-                                 0x1.7f7340p-12f, 0x1.b63ba6p-17f, 0x1.7da31ap-25f};
-    static const float under[] = {0x1p+0f,        0x1.04dd28p-2f,  0x1.e1a876p-6f,
-                                  0x1.0135f0p-9f, 0x1.49af20p-14f, 0x1.40dca6p-20f};
-    const berth_vec edge = berth_vec_of(5.5f);
-    const berth_vec near = berth_vec_clamp(x, edge);
-    const berth_vec square = near * near;
-    const berth_vec ratio = berth_vec_polynomial(over, 6, square) *
-                            berth_vec_reciprocal(berth_vec_polynomial(under, 6, square));
-    const berth_vec base =
-        berth_vec_min(berth_vec_of(2), berth_vec_fma(near, ratio, berth_vec_of(1)));
-    return berth_vec_pick((berth_vec_ints)(x < -edge), berth_vec_of(0), base);
-}
-
-BERTH_INLINE berth_vec berth_vec_gelu_erf(berth_vec x) {
-    return berth_vec_of(0.5f) * x * berth_vec_erf_base(x);
-}
-
-// (1 + tanh(u)) / 2 is sigmoid(2u).
-BERTH_INLINE berth_vec berth_vec_gelu_tanh(berth_vec x) {
-    const double slope = 2 * 0.79788456080286535588; // √(8/π)
-    const berth_vec cube = berth_vec_of((float)(slope * 0.044715));
-    return x * berth_vec_sigmoid(x * berth_vec_fma(x * x, cube, berth_vec_of((float)slope)));
-}
+#include <cpu/functions.h>
 
 // ---- instance -----------------------------------------------------------------------------------
 
@@ -154,7 +73,8 @@ typedef struct berth_sweep {
 // What a row's loop is compiled for.
 typedef struct berth_sweep_kind {
     berth_dtype dtype;
-    int is_past; // its full vectors are stored past the caches
+    int is_past;  // its full vectors are stored past the caches
+    int is_gated; // for rows that are one or the other
 } berth_sweep_kind;
 
 BERTH_INLINE void berth_sweep_store(berth_sweep_kind as, void *y, int64_t first, berth_vec a) {
@@ -165,37 +85,36 @@ BERTH_INLINE void berth_sweep_store(berth_sweep_kind as, void *y, int64_t first,
     }
 }
 
-BERTH_INLINE void berth_sweep_unary_row(const berth_sweep *in, berth_vec_formula formula,
-                                        berth_sweep_kind as, const void *x, void *y) {
+BERTH_INLINE void berth_sweep_any_row(const berth_sweep *in, berth_vec_formula formula,
+                                      berth_sweep_kind as, const void *x, void *y) {
     const berth_activation self = *in->self; // no store changes it, for all that the compiler knows
     const int64_t width = in->width;
+    const berth_vec zero = berth_vec_of(0);
     int64_t first = 0;
     for (; first + BERTH_LANES <= width; first += BERTH_LANES) {
         const berth_vec a = berth_vec_load_as(x, as.dtype, first);
-        berth_sweep_store(as, y, first, formula(&self, as.dtype, a, berth_vec_of(0)));
+        const berth_vec b = as.is_gated ? berth_vec_load_as(x, as.dtype, width + first) : zero;
+        berth_sweep_store(as, y, first, formula(&self, as.dtype, a, b));
     }
-    if (first < width) {
-        const berth_vec a = berth_vec_load_part(x, as.dtype, first, width - first);
-        berth_vec_store_part(y, as.dtype, first, width - first,
-                             formula(&self, as.dtype, a, berth_vec_of(0)));
+    const int64_t rest = width - first;
+    if (rest > 0) {
+        const berth_vec a = berth_vec_load_part(x, as.dtype, first, rest);
+        const berth_vec b =
+            as.is_gated ? berth_vec_load_part(x, as.dtype, width + first, rest) : zero;
+        berth_vec_store_part(y, as.dtype, first, rest, formula(&self, as.dtype, a, b));
     }
+}
+
+BERTH_INLINE void berth_sweep_unary_row(const berth_sweep *in, berth_vec_formula formula,
+                                        berth_sweep_kind as, const void *x, void *y) {
+    as.is_gated = 0;
+    berth_sweep_any_row(in, formula, as, x, y);
 }
 
 BERTH_INLINE void berth_sweep_gated_row(const berth_sweep *in, berth_vec_formula formula,
                                         berth_sweep_kind as, const void *x, void *y) {
-    const berth_activation self = *in->self;
-    const int64_t width = in->width;
-    int64_t first = 0;
-    for (; first + BERTH_LANES <= width; first += BERTH_LANES) {
-        const berth_vec a = berth_vec_load_as(x, as.dtype, first);
-        const berth_vec b = berth_vec_load_as(x, as.dtype, width + first);
-        berth_sweep_store(as, y, first, formula(&self, as.dtype, a, b));
-    }
-    if (first < width) {
-        const berth_vec a = berth_vec_load_part(x, as.dtype, first, width - first);
-        const berth_vec b = berth_vec_load_part(x, as.dtype, width + first, width - first);
-        berth_vec_store_part(y, as.dtype, first, width - first, formula(&self, as.dtype, a, b));
-    }
+    as.is_gated = 1;
+    berth_sweep_any_row(in, formula, as, x, y);
 }
 
 typedef void (*berth_sweep_row)(const berth_sweep *in, berth_vec_formula formula,
@@ -212,7 +131,7 @@ BERTH_INLINE void berth_sweep_rows(const berth_sweep *in, berth_sweep_row row,
         if (as.is_past && berth_vec_can_pass(y, as.dtype)) {
             row(in, formula, as, x, y);
         } else {
-            row(in, formula, (berth_sweep_kind){as.dtype, 0}, x, y);
+            row(in, formula, (berth_sweep_kind){as.dtype, 0, 0}, x, y);
         }
     }
 }
@@ -220,10 +139,10 @@ BERTH_INLINE void berth_sweep_rows(const berth_sweep *in, berth_sweep_row row,
 BERTH_INLINE void berth_sweep_as(const berth_sweep *in, berth_sweep_row row,
                                  berth_vec_formula formula, berth_dtype dtype, berth_span rows) {
     if (in->is_past) {
-        berth_sweep_rows(in, row, formula, (berth_sweep_kind){dtype, 1}, rows);
+        berth_sweep_rows(in, row, formula, (berth_sweep_kind){dtype, 1, 0}, rows);
         berth_past_end();
     } else {
-        berth_sweep_rows(in, row, formula, (berth_sweep_kind){dtype, 0}, rows);
+        berth_sweep_rows(in, row, formula, (berth_sweep_kind){dtype, 0, 0}, rows);
     }
 }
 

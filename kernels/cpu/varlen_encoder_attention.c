@@ -2,6 +2,7 @@
 // varlen_encoder_attention: attention_encoder.h, one sequence after another; what is worth sharing
 // is within one.
 #include <cpu/attention_encoder.h>
+#include <varlen.h>
 
 enum { QUERY, KEY, VALUE, SEQ_LENS };
 
@@ -29,33 +30,16 @@ static uint64_t workspace(void *state, uint64_t tokens) {
     return attention_bytes(&((const encoder *)state)->of);
 }
 
-static berth_status forward(void *state, const berth_op_args *args) {
+static void attend_one(const void *state, const berth_op_args *args, int64_t first, int64_t end) {
     const encoder *self = state;
-    const berth_tensor *lengths = args->inputs[SEQ_LENS];
-    const berth_batch_view *view = args->batch ? args->batch->host : NULL;
     const berth_tensor *const of[] = {args->inputs[QUERY], args->inputs[KEY], args->inputs[VALUE],
                                       args->outputs[0]};
-    if (!lengths && !view) {
-        return BERTH_PLUGIN_FAIL(self->host, BERTH_INVALID_ARGUMENT,
-                                 "varlen_encoder_attention: needs a batch or 'seq_lens'");
-    }
-    const int32_t *starts = lengths ? NULL : berth_data(view->query_start_loc);
-    const int64_t count = lengths ? lengths->shape[0] : view->query_start_loc->shape[0] - 1;
-    int64_t first = 0;
-    for (int64_t i = 0; i < count; ++i) {
-        const int64_t length = lengths ? berth_integer_at(berth_data(lengths), lengths->dtype, i)
-                                       : starts[i + 1] - starts[i];
-        if (length < 0 || length > of[0]->shape[0] - first) {
-            return BERTH_PLUGIN_FAIL(self->host, BERTH_INVALID_ARGUMENT,
-                                     "varlen_encoder_attention: sequence %lld of %lld tokens does "
-                                     "not fit",
-                                     (long long)i, (long long)length);
-        }
-        attend_encoder(&self->of, of, (berth_span){first, first + length},
-                       berth_data(args->workspace));
-        first += length;
-    }
-    return BERTH_OK;
+    attend_encoder(&self->of, of, (berth_span){first, end}, berth_data(args->workspace));
+}
+
+static berth_status forward(void *state, const berth_op_args *args) {
+    const encoder *self = state;
+    return berth_varlen_each(self->host, args, args->inputs[SEQ_LENS], attend_one, self);
 }
 
 const berth_op_impl berth_kernel_varlen_encoder_attention = {

@@ -12,6 +12,8 @@
 // key head i / (heads / kv_heads). All in f32, one rounding: vLLM's ref_varlen_encoder_attn.
 #include <berth/op.h>
 
+#include <varlen.h>
+
 #include "sequence_rules.h"
 #include "softmax_sum.h"
 
@@ -46,8 +48,8 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
 }
 
 // All heads of the tokens [first, end) of one sequence.
-static void attend(const berth_op_site *site, const berth_op_args *args, int64_t first,
-                   int64_t end) {
+static void attend(const void *self, const berth_op_args *args, int64_t first, int64_t end) {
+    const berth_op_site *site = self;
     const berth_tensor *query = args->inputs[QUERY];
     const berth_tensor *key = args->inputs[KEY];
     const berth_dtype dtype = query->dtype;
@@ -78,29 +80,7 @@ static uint64_t workspace(const berth_op_site *site, uint64_t tokens) {
 
 static berth_status reference(void *self, const berth_op_args *args) {
     const berth_op_site *site = self;
-    const berth_tensor *lengths = args->inputs[SEQ_LENS];
-    const berth_batch_view *view = args->batch ? args->batch->host : NULL;
-    const int64_t tokens = args->inputs[QUERY]->shape[0];
-    if (!lengths && !view) {
-        return BERTH_PLUGIN_FAIL(site->host, BERTH_INVALID_ARGUMENT,
-                                 "varlen_encoder_attention: needs a batch or 'seq_lens'");
-    }
-    const int32_t *starts = lengths ? NULL : berth_data(view->query_start_loc);
-    const int64_t count = lengths ? lengths->shape[0] : view->query_start_loc->shape[0] - 1;
-    int64_t first = 0;
-    for (int64_t i = 0; i < count; ++i) {
-        const int64_t length = lengths ? berth_integer_at(berth_data(lengths), lengths->dtype, i)
-                                       : starts[i + 1] - starts[i];
-        if (length < 0 || length > tokens - first) {
-            return BERTH_PLUGIN_FAIL(site->host, BERTH_INVALID_ARGUMENT,
-                                     "varlen_encoder_attention: sequence %lld of %lld tokens does "
-                                     "not fit",
-                                     (long long)i, (long long)length);
-        }
-        attend(site, args, first, first + length);
-        first += length;
-    }
-    return BERTH_OK;
+    return berth_varlen_each(site->host, args, args->inputs[SEQ_LENS], attend, site);
 }
 
 static const berth_op_argument *const inputs[] = {
