@@ -437,7 +437,7 @@ TEST(bad_input_config_with_absurd_numbers) {
 
 TEST(bad_input_unknown_architecture) {
     check_config("architectures", "[\"LamaForCausalLM\"]", "nearest one is 'LlamaForCausalLM'");
-    check_config("architectures", "[]", "architectures");
+    check_config("architectures", "[7]", "architectures is missing or no list of names");
 }
 
 TEST(bad_input_config_that_is_no_json) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <assert.h>
 #include <string.h>
 
 #include "base/array.h"
@@ -10,6 +11,7 @@
 TEST(stream_memory_is_fresh_and_its_numbers_are_small) {
     float *memory = berth_stream_map(BYTES);
     CHECK(memory != NULL);
+    assert(memory);
     CHECK(memory[0] == 0.0F && memory[BYTES / sizeof *memory - 1] == 0.0F);
     berth_stream_fill(memory, BYTES);
     for (size_t i = 0; i < BYTES / sizeof *memory; ++i) {
@@ -23,11 +25,13 @@ TEST(stream_memory_is_fresh_and_its_numbers_are_small) {
 TEST(stream_readers_read_every_line) {
     float *memory = berth_stream_map(BYTES);
     CHECK(memory != NULL);
+    assert(memory);
     for (int way = 0; way < BERTH_STREAM_WAYS; ++way) {
         memset(memory, 0, BYTES);
         for (size_t i = 0; i < BYTES / sizeof *memory; i += 16) {
+            const size_t lines = i / 16 + 1;
             memory[i] = 1; // of lanes the first and the last are given back
-            CHECK(berth_stream_read(memory, BYTES, (berth_stream_way)way) == (float)(i / 16 + 1));
+            CHECK(berth_stream_read(memory, BYTES, (berth_stream_way)way) == (float)lines);
         }
     }
     berth_stream_unmap(memory, BYTES);
@@ -38,6 +42,7 @@ TEST(stream_copies_copy) {
                                                             berth_stream_copy_past};
     unsigned char *memory = berth_stream_map(2 * BYTES);
     CHECK(memory != NULL);
+    assert(memory);
     for (size_t i = 0; i < BERTH_COUNT(copies); ++i) {
         memset(memory, 0, BYTES);
         berth_stream_fill(memory + BYTES, BYTES);
