@@ -4,19 +4,15 @@
 
 static const berth_norm_operands operands = {.gate = 1, .weight = 2, .bias = -1, .sum = -1};
 
-BERTH_INLINE berth_vec take(const berth_norm_row *row, berth_dtype dtype, int64_t first) {
-    return berth_vec_load_some(row->x, dtype, first, row->hidden);
-}
-
 BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, int64_t first,
                             berth_vec normal) {
-    const berth_vec g = berth_vec_load_some(row->gate, dtype, first, row->hidden);
+    const berth_vec g = berth_norm_gate(row, dtype, first);
     const berth_vec gate = row->self->options ? berth_vec_sigmoid(g) : berth_vec_silu(g);
     return normal * berth_norm_weight(row, first) * gate;
 }
 
-BERTH_INLINE void one(const berth_norm_row *row, berth_dtype dtype) {
-    berth_norm_columns(row, dtype, take, give, (berth_norm_slice){0, {.end = row->hidden}});
+BERTH_INLINE void one(const berth_norm_row *row, berth_sweep_kind as) {
+    berth_norm_columns(row, as, berth_norm_x, give, (berth_norm_slice){0, {.end = row->hidden}});
 }
 
 BERTH_NORM(one, operands)

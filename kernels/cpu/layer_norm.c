@@ -5,10 +5,6 @@
 
 static const berth_norm_operands operands = {.gate = -1, .weight = 1, .bias = 2, .sum = -1};
 
-BERTH_INLINE berth_vec take(const berth_norm_row *row, berth_dtype dtype, int64_t first) {
-    return berth_vec_load_some(row->x, dtype, first, row->hidden);
-}
-
 BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, int64_t first,
                             berth_vec normal) {
     (void)dtype;
@@ -16,12 +12,12 @@ BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, int64_
     if (!row->bias) {
         return scaled;
     }
-    return scaled + berth_vec_load_some(row->bias, row->bias_dtype, first, row->hidden);
+    return scaled + berth_vec_load_some(row->bias, BERTH_DTYPE_F32, first, row->hidden);
 }
 
-BERTH_INLINE void one(const berth_norm_row *row, berth_dtype dtype) {
-    const float mean = berth_norm_mean(row, dtype, take);
-    berth_norm_columns(row, dtype, take, give, (berth_norm_slice){mean, {.end = row->hidden}});
+BERTH_INLINE void one(const berth_norm_row *row, berth_sweep_kind as) {
+    const float mean = berth_norm_mean(row, as.dtype, berth_norm_x);
+    berth_norm_columns(row, as, berth_norm_x, give, (berth_norm_slice){mean, {.end = row->hidden}});
 }
 
 BERTH_NORM(one, operands)

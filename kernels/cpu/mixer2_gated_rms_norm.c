@@ -8,8 +8,7 @@
 static const berth_norm_operands operands = {.gate = 1, .weight = 2, .bias = -1, .sum = -1};
 
 BERTH_INLINE berth_vec take(const berth_norm_row *row, berth_dtype dtype, int64_t first) {
-    const berth_vec x = berth_vec_load_some(row->x, dtype, first, row->hidden);
-    return x * berth_vec_silu(berth_vec_load_some(row->gate, dtype, first, row->hidden));
+    return berth_norm_x(row, dtype, first) * berth_vec_silu(berth_norm_gate(row, dtype, first));
 }
 
 BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, int64_t first,
@@ -18,14 +17,15 @@ BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, int64_
     return normal * berth_norm_weight(row, first);
 }
 
-BERTH_INLINE void one(const berth_norm_row *row, berth_dtype dtype) {
+BERTH_INLINE void one(const berth_norm_row *row, berth_sweep_kind as) {
     assert(row->gate); // no optional input
     if (row->self->options) {
-        berth_norm_groups(row, dtype, take, give);
+        berth_norm_keep(row, as.dtype, take);
+        berth_norm_groups(row, as, berth_norm_value, give);
         return;
     }
     for (int64_t first = 0; first < row->hidden; first += BERTH_LANES) {
-        berth_vec_store_some(row->y, dtype, first, row->hidden, take(row, dtype, first));
+        berth_vec_store_some(row->y, as.dtype, first, row->hidden, take(row, as.dtype, first));
     }
 }
 

@@ -1,21 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What norms but rms_norm share: a row at a time, read twice while it stays in the first cache: for
-// its mean and mean of squares, then for the result. A kernel says how a value comes about and what
-// becomes of it. All in float32 with one rounding.
+// What norms but rms_norm share around a row (norm_row.h): the instance, the operands, all rows.
 #ifndef BERTH_KERNELS_CPU_NORM_H
 #define BERTH_KERNELS_CPU_NORM_H
 
-#include <cpu/elementwise.h>
+#include <cpu/norm_row.h>
 
-// Begins as berth_instance does.
-typedef struct berth_norm {
-    const berth_host *host;
-    const berth_cpu *cpu;
-    float eps;
-    int64_t group;       // columns of one mean; 0: all
-    int64_t options;     // the kernel's own
-    int64_t weight_rows; // of x so many rows in turn have one of the weight; 0: all have the same
-} berth_norm;
+#define BERTH_NORM_VECTORS 3 // of a row's width that a part has in the workspace
 
 static inline berth_status berth_norm_create(const berth_op_site *site, const berth_device *device,
                                              void **out_self) {
@@ -23,106 +13,20 @@ static inline berth_status berth_norm_create(const berth_op_site *site, const be
     if (status == BERTH_OK) {
         berth_norm *self = *out_self;
         self->cpu = device->self;
+        self->hidden = site->inputs[0]->dims[site->inputs[0]->ndim - 1].b;
         self->eps = (float)berth_site_attribute(site, "eps")->f64;
     }
     return status;
 }
 
+static inline uint64_t berth_norm_workspace(void *state, uint64_t tokens) {
+    const berth_norm *self = state;
+    (void)tokens;
+    return (uint64_t)(self->cpu->threads * BERTH_NORM_VECTORS * self->hidden) * sizeof(float);
+}
+
 static inline int berth_norm_gate_is_sigmoid(const berth_op_site *site) {
     return strcmp(berth_site_attribute(site, "activation")->str, "sigmoid") == 0;
-}
-
-// One row of each operand, NULL where absent. `gate` has x's dtype, `weight` and `bias` their own.
-typedef struct berth_norm_row {
-    const berth_norm *self;
-    int64_t hidden;
-    const void *x;
-    const void *gate;
-    const void *weight;
-    const void *bias;
-    void *sum; // where x + gate goes, for a gate that is a residual
-    void *y;
-    berth_dtype weight_dtype;
-    berth_dtype bias_dtype;
-} berth_norm_row;
-
-// Lanes [first, first + BERTH_LANES) of a row before its norm; zero behind its end.
-typedef berth_vec (*berth_norm_take)(const berth_norm_row *row, berth_dtype dtype, int64_t first);
-// The same after it, times what the kernel multiplies by.
-typedef berth_vec (*berth_norm_give)(const berth_norm_row *row, berth_dtype dtype, int64_t first,
-                                     berth_vec normal);
-
-BERTH_INLINE berth_vec berth_norm_weight(const berth_norm_row *row, int64_t first) {
-    return row->weight ? berth_vec_load_some(row->weight, row->weight_dtype, first, row->hidden)
-                       : berth_vec_of(1);
-}
-
-// Zero in the lanes from `count` on.
-BERTH_INLINE berth_vec berth_norm_cut(berth_vec a, int64_t count) {
-    float lanes[BERTH_LANES];
-    if (count >= BERTH_LANES) {
-        return a;
-    }
-    berth_vec_store(lanes, a);
-    return berth_vec_load_part(lanes, BERTH_DTYPE_F32, 0, count);
-}
-
-BERTH_INLINE float berth_norm_mean(const berth_norm_row *row, berth_dtype dtype,
-                                   berth_norm_take take) {
-    berth_vec sums[2] = {berth_vec_of(0), berth_vec_of(0)};
-    for (int64_t first = 0; first < row->hidden; first += 2 * BERTH_LANES) {
-        sums[0] = sums[0] + take(row, dtype, first);
-        sums[1] = sums[1] + take(row, dtype, first + BERTH_LANES);
-    }
-    return berth_vec_sum(sums[0] + sums[1]) / (float)row->hidden;
-}
-
-// 1 / sqrt of the mean of (value − mean)² over columns [begin, end), plus eps.
-BERTH_INLINE berth_vec berth_norm_factor(const berth_norm_row *row, berth_dtype dtype,
-                                         berth_norm_take take, float mean, berth_span columns) {
-    berth_vec sums[2] = {berth_vec_of(0), berth_vec_of(0)};
-    for (int64_t first = columns.first; first < columns.end; first += 2 * BERTH_LANES) {
-        BERTH_UNROLL
-        for (int i = 0; i < 2; ++i) {
-            const int64_t at = first + i * BERTH_LANES;
-            const berth_vec distance = berth_norm_cut(take(row, dtype, at) - berth_vec_of(mean),
-                                                      columns.end > at ? columns.end - at : 0);
-            sums[i] = berth_vec_fma(distance, distance, sums[i]);
-        }
-    }
-    const float squares = berth_vec_sum(sums[0] + sums[1]);
-    const float count = (float)(columns.end - columns.first);
-    return berth_vec_of(1.0f / sqrtf(squares / count + row->self->eps));
-}
-
-// Columns that have one mean, which is taken off, and one factor.
-typedef struct berth_norm_slice {
-    float mean;
-    berth_span columns;
-} berth_norm_slice;
-
-// Why the store by parts: a group may end inside a vector, whose other lanes are the next group's.
-BERTH_INLINE void berth_norm_columns(const berth_norm_row *row, berth_dtype dtype,
-                                     berth_norm_take take, berth_norm_give give,
-                                     berth_norm_slice of) {
-    const float mean = of.mean;
-    const berth_span columns = of.columns;
-    const berth_vec factor = berth_norm_factor(row, dtype, take, mean, columns);
-    for (int64_t first = columns.first; first < columns.end; first += BERTH_LANES) {
-        const berth_vec normal = (take(row, dtype, first) - berth_vec_of(mean)) * factor;
-        berth_vec_store_some(row->y, dtype, first, columns.end, give(row, dtype, first, normal));
-    }
-}
-
-BERTH_INLINE void berth_norm_groups(const berth_norm_row *row, berth_dtype dtype,
-                                    berth_norm_take take, berth_norm_give give) {
-    const int64_t group = row->self->group > 0 ? row->self->group : row->hidden;
-    for (int64_t first = 0; first < row->hidden; first += group) {
-        berth_norm_columns(row, dtype, take, give,
-                           (berth_norm_slice){
-                               0, {.first = first, .end = first + group}
-        });
-    }
 }
 
 // Which of a kernel's operands a row is made of; −1: none.
@@ -137,23 +41,35 @@ typedef struct berth_norm_job {
     const berth_norm *self;
     const berth_op_args *args;
     const berth_norm_operands *operands;
+    int is_past;
 } berth_norm_job;
 
 static inline const berth_tensor *berth_norm_input(const berth_norm_job *in, int input) {
     return input < 0 ? NULL : in->args->inputs[input];
 }
 
-// Fills in what all rows share.
-static inline void berth_norm_begin(const berth_norm_job *in, berth_norm_row *row) {
-    const berth_tensor *weight = berth_norm_input(in, in->operands->weight);
-    const berth_tensor *bias = berth_norm_input(in, in->operands->bias);
+// A row of a weight or bias as floats: itself, or a copy; NULL of none.
+static inline const float *berth_norm_floats(const berth_tensor *vectors, int64_t row,
+                                             float *copy) {
+    const void *vector = vectors ? berth_row(vectors, row) : NULL;
+    if (!vector || vectors->dtype == BERTH_DTYPE_F32) {
+        return vector;
+    }
+    berth_load(vector, vectors->dtype, 0, berth_row_length(vectors), copy);
+    return copy;
+}
+
+// Fills in what all rows of a part share.
+static inline void berth_norm_begin(const berth_norm_job *in, int64_t part, berth_norm_row *row) {
+    const int64_t hidden = berth_row_length(in->args->inputs[0]);
+    float *vectors = (float *)berth_data(in->args->workspace) + part * BERTH_NORM_VECTORS * hidden;
     *row = (berth_norm_row){
         .self = in->self,
-        .hidden = berth_row_length(in->args->inputs[0]),
-        .weight = weight ? berth_data(weight) : NULL,
-        .bias = bias ? berth_data(bias) : NULL,
-        .weight_dtype = weight ? weight->dtype : BERTH_DTYPE_F32,
-        .bias_dtype = bias ? bias->dtype : BERTH_DTYPE_F32,
+        .hidden = hidden,
+        .weight = berth_norm_floats(berth_norm_input(in, in->operands->weight), 0, vectors),
+        .bias = berth_norm_floats(berth_norm_input(in, in->operands->bias), 0, vectors + hidden),
+        .values = vectors + 2 * hidden,
+        .weight_copy = vectors,
     };
 }
 
@@ -161,37 +77,88 @@ static inline void berth_norm_begin(const berth_norm_job *in, berth_norm_row *ro
 static inline void berth_norm_turn(const berth_norm_job *in, int64_t i, berth_norm_row *row) {
     if (in->self->weight_rows > 0) {
         const berth_tensor *weight = berth_norm_input(in, in->operands->weight);
-        row->weight = berth_row(weight, i % in->self->weight_rows);
+        row->weight = berth_norm_floats(weight, i % in->self->weight_rows, row->weight_copy);
     }
 }
 
-// A part's rows; `one` is a constant function where this is inlined.
-typedef void (*berth_norm_one)(const berth_norm_row *row, berth_dtype dtype);
-BERTH_INLINE void berth_norm_part(const berth_norm_job *in, berth_norm_one one, int64_t part,
-                                  int64_t parts) {
+// The rows of a part's tensors; of a gate or sum that is absent any.
+typedef struct berth_norm_tensors {
+    berth_rows x;
+    berth_rows y;
+    berth_rows gate;
+    berth_rows sum;
+    int has_gate;
+    int has_sum;
+} berth_norm_tensors;
+
+static inline berth_norm_tensors berth_norm_tensors_of(const berth_norm_job *in) {
     const berth_tensor *gate = berth_norm_input(in, in->operands->gate);
-    const berth_rows x = berth_rows_of(in->args->inputs[0]);
-    const berth_rows y = berth_rows_of(in->args->outputs[0]);
-    const berth_rows gates = gate ? berth_rows_of(gate) : x;
     const int has_sum = gate && in->operands->sum >= 0;
-    const berth_rows sums = has_sum ? berth_rows_of(in->args->outputs[in->operands->sum]) : y;
+    return (berth_norm_tensors){
+        .x = berth_rows_of(in->args->inputs[0]),
+        .y = berth_rows_of(in->args->outputs[0]),
+        .gate = berth_rows_of(gate ? gate : in->args->inputs[0]),
+        .sum = berth_rows_of(in->args->outputs[has_sum ? in->operands->sum : 0]),
+        .has_gate = gate != NULL,
+        .has_sum = has_sum,
+    };
+}
+
+static inline void berth_norm_point(berth_norm_row *row, const berth_norm_tensors *of, int64_t at,
+                                    int64_t next) {
+    row->x = berth_rows_at(&of->x, at);
+    row->y = berth_rows_at(&of->y, at);
+    row->gate = of->has_gate ? berth_rows_at(&of->gate, at) : NULL;
+    row->sum = of->has_sum ? berth_rows_at(&of->sum, at) : NULL;
+    row->next_x = berth_rows_at(&of->x, next);
+    row->next_gate = of->has_gate ? berth_rows_at(&of->gate, next) : NULL;
+}
+
+// `one` is a constant function where this is inlined.
+typedef void (*berth_norm_one)(const berth_norm_row *row, berth_sweep_kind as);
+BERTH_INLINE void berth_norm_rows(const berth_norm_job *in, berth_norm_one one, berth_dtype dtype,
+                                  int64_t part, int64_t parts) {
+    const berth_norm_tensors tensors = berth_norm_tensors_of(in);
     const berth_span rows = berth_share(berth_row_count(in->args->inputs[0]), part, parts);
     berth_norm_row row;
-    berth_norm_begin(in, &row);
+    berth_norm_begin(in, part, &row);
     for (int64_t i = rows.first; i < rows.end; ++i) {
-        row.x = berth_rows_at(&x, i);
-        row.y = berth_rows_at(&y, i);
-        row.gate = gate ? berth_rows_at(&gates, i) : NULL;
-        row.sum = has_sum ? berth_rows_at(&sums, i) : NULL;
+        berth_norm_point(&row, &tensors, i, i + 1 < rows.end ? i + 1 : i);
         berth_norm_turn(in, i, &row);
-        if (in->args->inputs[0]->dtype == BERTH_DTYPE_F32) {
-            one(&row, BERTH_DTYPE_F32);
-        } else if (in->args->inputs[0]->dtype == BERTH_DTYPE_BF16) {
-            one(&row, BERTH_DTYPE_BF16);
+        if (in->is_past && berth_vec_can_pass(row.y, dtype) &&
+            (!row.sum || berth_vec_can_pass(row.sum, dtype))) {
+            one(&row, (berth_sweep_kind){.dtype = dtype, .is_past = 1});
         } else {
-            one(&row, BERTH_DTYPE_F16);
+            one(&row, (berth_sweep_kind){.dtype = dtype});
         }
     }
+    berth_past_end();
+}
+
+BERTH_INLINE void berth_norm_part(const berth_norm_job *in, berth_norm_one one, int64_t part,
+                                  int64_t parts) {
+    const berth_dtype dtype = in->args->inputs[0]->dtype;
+    if (dtype == BERTH_DTYPE_F32) {
+        berth_norm_rows(in, one, BERTH_DTYPE_F32, part, parts);
+    } else if (dtype == BERTH_DTYPE_BF16) {
+        berth_norm_rows(in, one, BERTH_DTYPE_BF16, part, parts);
+    } else {
+        berth_norm_rows(in, one, BERTH_DTYPE_F16, part, parts);
+    }
+}
+
+static inline berth_status berth_norm_run(const berth_norm *self, const berth_op_args *args,
+                                          const berth_norm_operands *operands, berth_work_fn part) {
+    const berth_tensor *x = args->inputs[0];
+    const int64_t elements = berth_row_count(x) * berth_row_length(x);
+    const berth_norm_job in = {
+        .self = self,
+        .args = args,
+        .operands = operands,
+        .is_past = berth_is_past(elements, x->dtype),
+    };
+    berth_run(self->cpu, part, &in, 2 * elements);
+    return BERTH_OK;
 }
 
 // The part and the forward of a kernel: `one` does a row, `operands` says what it is made of.
@@ -200,15 +167,12 @@ BERTH_INLINE void berth_norm_part(const berth_norm_job *in, berth_norm_one one, 
         berth_norm_part(work, one, part, parts);                                                   \
     }                                                                                              \
     static berth_status forward(void *self, const berth_op_args *args) {                           \
-        const berth_norm_job in = {.self = self, .args = args, .operands = &(which)};              \
-        const berth_tensor *x = args->inputs[0];                                                   \
-        berth_run(in.self->cpu, part_of, &in, 2 * berth_row_count(x) * berth_row_length(x));       \
-        return BERTH_OK;                                                                           \
+        return berth_norm_run(self, args, &(which), part_of);                                      \
     }
 
 #define BERTH_NORM_KERNEL(op_name, op_create)                                                      \
     .size = sizeof(berth_op_impl), .op = (op_name), .name = "cpu." op_name,                        \
     .dispatch_key = BERTH_DISPATCH_CPU, .flags = BERTH_IMPL_DETERMINISTIC, .create = (op_create),  \
-    .forward = forward, .destroy = berth_instance_free
+    .workspace = berth_norm_workspace, .forward = forward, .destroy = berth_instance_free
 
 #endif

@@ -8,16 +8,12 @@ static const berth_norm_operands operands = {.gate = 2, .weight = 1, .bias = -1,
 
 BERTH_INLINE berth_vec gated(const berth_norm_row *row, berth_dtype dtype, int64_t first,
                              berth_vec value) {
-    const berth_vec z = berth_vec_load_some(row->gate, dtype, first, row->hidden);
+    const berth_vec z = berth_norm_gate(row, dtype, first);
     return value * (row->self->options & IS_SIGMOID ? berth_vec_sigmoid(z) : berth_vec_silu(z));
 }
 
 BERTH_INLINE berth_vec take(const berth_norm_row *row, berth_dtype dtype, int64_t first) {
-    const berth_vec x = berth_vec_load_some(row->x, dtype, first, row->hidden);
-    if (!row->gate || row->self->options & IS_NORM_FIRST) {
-        return x;
-    }
-    return gated(row, dtype, first, x);
+    return gated(row, dtype, first, berth_norm_x(row, dtype, first));
 }
 
 BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, int64_t first,
@@ -29,8 +25,13 @@ BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, int64_
     return gated(row, dtype, first, scaled);
 }
 
-BERTH_INLINE void one(const berth_norm_row *row, berth_dtype dtype) {
-    berth_norm_groups(row, dtype, take, give);
+BERTH_INLINE void one(const berth_norm_row *row, berth_sweep_kind as) {
+    if (row->gate && !(row->self->options & IS_NORM_FIRST)) {
+        berth_norm_keep(row, as.dtype, take);
+        berth_norm_groups(row, as, berth_norm_value, give);
+    } else {
+        berth_norm_groups(row, as, berth_norm_x, give);
+    }
 }
 
 BERTH_NORM(one, operands)
