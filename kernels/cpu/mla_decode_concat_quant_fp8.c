@@ -10,7 +10,8 @@ static void quantise(const berth_tensor *x, int64_t row, float scale, uint8_t *t
     const int64_t width = berth_row_length(x);
     const berth_vec factor = berth_vec_of(scale);
     for (int64_t i = 0; i < width; i += BERTH_LANES) {
-        const vec_bytes codes = vec_to_f8(berth_vec_load_some(from, x->dtype, i, width) * factor);
+        const berth_vec_bytes codes =
+            vec_to_f8(berth_vec_load_some(from, x->dtype, i, width) * factor);
         const int64_t count = width - i < BERTH_LANES ? width - i : BERTH_LANES;
         memcpy(to + i, &codes, (size_t)count);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // quant_fp8. Two sweeps of what shares a scale, the second out of the cache: the largest magnitude,
-// then the codes. The operations are the reference's, so codes and scales are its bits.
+// then the codes, while the next row is fetched. The operations are the reference's, so codes and
+// scales are its bits.
 #include <cpu/cpu.h>
 #include <cpu/fp8_codes.h>
 #include <cpu/simd.h>
@@ -30,15 +31,10 @@ typedef struct job {
 
 static berth_status supports(const berth_op_site *site, const berth_device *device) {
     (void)device;
-    const int64_t *group = berth_site_attribute(site, "group_shape")->i64s;
-    if (berth_site_attribute(site, "column_major_scales")->i64 && site->inputs[0]->ndim != 2) {
-        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED,
-                                 "scales by column are of one matrix here");
-    }
-    return !berth_site_attribute(site, "static")->i64 || (group[0] == -1 && group[1] == -1)
+    return !berth_site_attribute(site, "column_major_scales")->i64 || site->inputs[X]->ndim == 2
                ? BERTH_OK
                : BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED,
-                                   "given scales are for whole tensors here");
+                                   "scales by column are of one matrix here");
 }
 
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
@@ -66,19 +62,21 @@ BERTH_INLINE float largest_as(const void *row, berth_dtype dtype, berth_span col
         BERTH_UNROLL
         for (int k = 0; k < 2; ++k) {
             const berth_vec x = berth_vec_load_as(row, dtype, i + k * BERTH_LANES);
-            largest[k] = vec_larger(vec_magnitude(x), largest[k]);
+            largest[k] = berth_vec_larger(vec_magnitude(x), largest[k]);
         }
     }
     for (; i < columns.end; i += BERTH_LANES) {
         const berth_vec x = berth_vec_load_some(row, dtype, i, columns.end);
-        largest[0] = vec_larger(vec_magnitude(x), largest[0]);
+        largest[0] = berth_vec_larger(vec_magnitude(x), largest[0]);
     }
-    largest[0] = vec_larger(largest[0], largest[1]);
-    int32_t bits = 0;
-    for (int lane = 0; lane < BERTH_LANES; ++lane) {
-        bits = largest[0][lane] > bits ? largest[0][lane] : bits;
+    largest[0] = berth_vec_larger(largest[0], largest[1]);
+    BERTH_UNROLL
+    for (int round = 1; round < BERTH_LANES; round *= 2) {
+        const berth_vec folded = (berth_vec)largest[0];
+        largest[0] = berth_vec_larger((berth_vec_ints)berth_vec_low(folded, folded),
+                                      (berth_vec_ints)berth_vec_high(folded, folded));
     }
-    return berth_float_of_bits((uint32_t)bits);
+    return berth_float_of_bits((uint32_t)largest[0][0]);
 }
 
 static float largest_of(const void *row, berth_dtype dtype, berth_span columns) {
@@ -87,89 +85,139 @@ static float largest_of(const void *row, berth_dtype dtype, berth_span columns) 
                                        : largest_as(row, BERTH_DTYPE_F16, columns);
 }
 
-// What a sweep is compiled for: the dtype of a row, and whether it divides by the scale or
-// multiplies by its reciprocal.
+// What becomes of x before it is a code.
+typedef enum quant_way { DIVIDED, MULTIPLIED, BY_CHANNEL } quant_way;
+
+// What a sweep is compiled for.
 typedef struct sweep {
     berth_dtype dtype;
-    int is_divided;
+    quant_way way;
 } sweep;
 
-BERTH_INLINE vec_bytes codes_of(sweep as, berth_vec x, berth_vec scale) {
-    return vec_to_f8(as.is_divided ? x / scale : x * scale);
+// Columns of a row, and the number, or the vector, that they are divided or multiplied by.
+typedef struct piece {
+    const void *row;
+    const void *next; // the row after it
+    uint8_t *q;
+    berth_span columns;
+    float scale;
+    const float *channels; // of the whole row
+} piece;
+
+BERTH_INLINE berth_vec_bytes codes_of(sweep as, const piece *of, berth_vec x, int64_t first) {
+    if (as.way == BY_CHANNEL) {
+        const berth_vec scales =
+            berth_vec_load_some(of->channels, BERTH_DTYPE_F32, first, of->columns.end);
+        return vec_to_f8(x * (berth_vec_of(1) / scales));
+    }
+    const berth_vec scale = berth_vec_of(of->scale);
+    return vec_to_f8(as.way == DIVIDED ? x / scale : x * scale);
 }
 
-BERTH_INLINE void quantise_as(sweep as, const void *row, uint8_t *q, berth_span columns,
-                              float scale) {
-    const berth_vec factor = berth_vec_of(scale);
-    int64_t i = columns.first;
-    for (; i + BERTH_LANES <= columns.end; i += BERTH_LANES) {
-        const vec_bytes codes = codes_of(as, berth_vec_load_as(row, as.dtype, i), factor);
-        memcpy(q + i, &codes, sizeof codes);
+BERTH_INLINE void quantise_as(sweep as, const piece *all) {
+    const piece of = *all; // no store changes it, for all that the compiler knows
+    const int64_t end = of.columns.end;
+    int64_t i = of.columns.first;
+    for (; i + BERTH_LANES <= end; i += BERTH_LANES) {
+        BERTH_PREFETCH((const char *)of.next + i * (BERTH_DTYPE_BITS(as.dtype) / 8));
+        const berth_vec_bytes codes = codes_of(as, &of, berth_vec_load_as(of.row, as.dtype, i), i);
+        memcpy(of.q + i, &codes, sizeof codes);
     }
-    if (i < columns.end) {
-        const berth_vec x = berth_vec_load_some(row, as.dtype, i, columns.end);
-        const vec_bytes codes = codes_of(as, x, factor);
-        memcpy(q + i, &codes, (size_t)(columns.end - i));
+    if (i < end) {
+        const berth_vec x = berth_vec_load_part(of.row, as.dtype, i, end - i);
+        const berth_vec_bytes codes = codes_of(as, &of, x, i);
+        memcpy(of.q + i, &codes, (size_t)(end - i));
     }
 }
 
-static void divide(const berth_tensor *x, const void *row, uint8_t *q, berth_span columns,
-                   float scale) {
-    if (x->dtype == BERTH_DTYPE_F32) {
-        quantise_as((sweep){BERTH_DTYPE_F32, 1}, row, q, columns, scale);
-    } else if (x->dtype == BERTH_DTYPE_BF16) {
-        quantise_as((sweep){BERTH_DTYPE_BF16, 1}, row, q, columns, scale);
+BERTH_INLINE void quantise_way(quant_way way, berth_dtype dtype, const piece *of) {
+    if (dtype == BERTH_DTYPE_F32) {
+        quantise_as((sweep){BERTH_DTYPE_F32, way}, of);
+    } else if (dtype == BERTH_DTYPE_BF16) {
+        quantise_as((sweep){BERTH_DTYPE_BF16, way}, of);
     } else {
-        quantise_as((sweep){BERTH_DTYPE_F16, 1}, row, q, columns, scale);
+        quantise_as((sweep){BERTH_DTYPE_F16, way}, of);
     }
 }
 
-// A whole row by the reciprocal.
-static void multiply(const job *in, int64_t row, float scale) {
+static void divide(berth_dtype dtype, const piece *of) {
+    quantise_way(DIVIDED, dtype, of);
+}
+
+static void multiply(berth_dtype dtype, const piece *of) {
+    quantise_way(MULTIPLIED, dtype, of);
+}
+
+static void multiply_channels(berth_dtype dtype, const piece *of) {
+    quantise_way(BY_CHANNEL, dtype, of);
+}
+
+// All of a row.
+static piece piece_of(const job *in, int64_t row) {
     const berth_tensor *x = in->args->inputs[X];
-    const berth_span columns = {0, berth_row_length(x)};
-    const void *from = berth_row(x, row);
-    uint8_t *q = berth_row(in->args->outputs[Q], row);
-    if (x->dtype == BERTH_DTYPE_F32) {
-        quantise_as((sweep){BERTH_DTYPE_F32, 0}, from, q, columns, 1.0f / scale);
-    } else if (x->dtype == BERTH_DTYPE_BF16) {
-        quantise_as((sweep){BERTH_DTYPE_BF16, 0}, from, q, columns, 1.0f / scale);
-    } else {
-        quantise_as((sweep){BERTH_DTYPE_F16, 0}, from, q, columns, 1.0f / scale);
-    }
+    return (piece){
+        .row = berth_row(x, row),
+        .next = berth_row(x, row + 1 < berth_row_count(x) ? row + 1 : row),
+        .q = berth_row(in->args->outputs[Q], row),
+        .columns = {0, berth_row_length(x)},
+    };
 }
 
 // ---- rows ---------------------------------------------------------------------------------------
 
 static void quantise_groups(const job *in, int64_t row) {
     const quant *self = in->self;
-    const berth_tensor *x = in->args->inputs[X];
     const berth_tensor *scales = in->args->outputs[SCALE_OUT];
-    const int64_t width = berth_row_length(x);
-    const void *from = berth_row(x, row);
+    const berth_dtype dtype = in->args->inputs[X]->dtype;
     float *to = self->is_by_column ? (float *)berth_data(scales) + row : berth_row(scales, row);
     const int64_t step = self->is_by_column ? scales->strides[0] : 1;
+    piece of = piece_of(in, row);
+    const int64_t width = of.columns.end;
     for (int64_t first = 0; first < width; first += self->group) {
-        const berth_span columns = {first,
-                                    first + self->group < width ? first + self->group : width};
-        const float least = berth_f8_scale(largest_of(from, x->dtype, columns));
-        const float scale = self->is_ue8m0 ? berth_f8_power_of_two(least) : least;
-        to[first / self->group * step] = scale;
-        divide(x, from, berth_row(in->args->outputs[Q], row), columns, scale);
+        const int64_t end = first + self->group;
+        of.columns = (berth_span){first, end < width ? end : width};
+        const float least = berth_f8_scale(largest_of(of.row, dtype, of.columns));
+        of.scale = self->is_ue8m0 ? berth_f8_power_of_two(least) : least;
+        to[first / self->group * step] = of.scale;
+        divide(dtype, &of);
     }
 }
 
 static void quantise_token(const job *in, int64_t row) {
-    const berth_tensor *x = in->args->inputs[X];
+    const berth_dtype dtype = in->args->inputs[X]->dtype;
     const berth_tensor *bound = in->args->inputs[SCALE_UB];
-    const berth_span columns = {0, berth_row_length(x)};
-    float largest = largest_of(berth_row(x, row), x->dtype, columns);
+    piece of = piece_of(in, row);
+    float largest = largest_of(of.row, dtype, of.columns);
     if (bound && largest > *(const float *)berth_data(bound)) {
         largest = *(const float *)berth_data(bound);
     }
     const float used = berth_f8_scale(largest);
     *(float *)berth_row(in->args->outputs[SCALE_OUT], row) = used;
-    multiply(in, row, used);
+    of.scale = 1.0f / used;
+    multiply(dtype, &of);
+}
+
+// By scales that are there: one, or blocks of which each dimension has equally large ones.
+static void quantise_blocks(const job *in, int64_t row) {
+    const berth_tensor *x = in->args->inputs[X];
+    const berth_tensor *scales = in->args->outputs[SCALE_OUT];
+    const int is_one = scales->ndim < 2;
+    const int64_t down = is_one ? 1 : scales->shape[0];
+    const int64_t across = is_one ? 1 : scales->shape[1];
+    const int64_t height = (berth_row_count(x) + down - 1) / down;
+    const float *used = (const float *)berth_data(scales) + row / height * across;
+    piece of = piece_of(in, row);
+    const int64_t width = of.columns.end / across;
+    if (width == 1) {
+        of.channels = used;
+        multiply_channels(x->dtype, &of);
+        return;
+    }
+    for (int64_t block = 0; block < across; ++block) {
+        of.columns = (berth_span){block * width, (block + 1) * width};
+        of.scale = 1.0f / used[block];
+        multiply(x->dtype, &of);
+    }
 }
 
 static void find_part(const void *work, int64_t part, int64_t parts) {
@@ -190,8 +238,8 @@ static void quantise_part(const void *work, int64_t part, int64_t parts) {
     const berth_tensor *x = in->args->inputs[X];
     const berth_span rows = berth_share(berth_row_count(x), part, parts);
     for (int64_t row = rows.first; row < rows.end; ++row) {
-        if (in->self->is_per_tensor) {
-            multiply(in, row, *(const float *)berth_data(in->args->outputs[SCALE_OUT]));
+        if (in->self->is_static || in->self->is_per_tensor) {
+            quantise_blocks(in, row);
         } else if (in->self->group > 0) {
             quantise_groups(in, row);
         } else {
@@ -213,12 +261,15 @@ static int64_t run(const job *in, berth_work_fn work) {
     return cpu->threads;
 }
 
+// The given scales are those that are used.
+static void hand_on_scales(const berth_op_args *args) {
+    const berth_tensor *used = args->outputs[SCALE_OUT];
+    const int64_t count = berth_row_count(used) * berth_row_length(used);
+    memcpy(berth_data(used), berth_data(args->inputs[SCALE]), (size_t)count * sizeof(float));
+}
+
 static void scale_tensor(const job *in) {
     float *used = berth_data(in->args->outputs[SCALE_OUT]);
-    if (in->self->is_static) {
-        *used = *(const float *)berth_data(in->args->inputs[SCALE]);
-        return;
-    }
     const int64_t parts = run(in, find_part);
     float largest = 0;
     for (int64_t part = 0; part < parts; ++part) {
@@ -239,7 +290,9 @@ static berth_status forward(void *state, const berth_op_args *args) {
     for (int64_t row = berth_row_count(args->inputs[X]); row < berth_row_count(q); ++row) {
         memset(berth_row(q, row), 0, (size_t)berth_row_length(q));
     }
-    if (in.self->is_per_tensor) {
+    if (in.self->is_static) {
+        hand_on_scales(args);
+    } else if (in.self->is_per_tensor) {
         scale_tensor(&in);
     }
     (void)run(&in, quantise_part);

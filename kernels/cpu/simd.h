@@ -37,6 +37,8 @@
 // The words that are not operators, in every set:
 //
 //   min, max        the second where one is NaN
+//   larger          the larger of two integers
+//   if_less         the third where the first is below the second, else the fourth
 //   rest            a less the nearest whole number; of infinities 0
 //   scale           a · 2^power, a whole number; subnormal, 0 and infinite where that is right
 //   reciprocal      within 2 units in the last place
@@ -76,6 +78,14 @@ BERTH_INLINE berth_vec berth_vec_min(berth_vec a, berth_vec b) {
 
 BERTH_INLINE berth_vec berth_vec_fma(berth_vec a, berth_vec b, berth_vec c) {
     return _mm512_fmadd_ps(a, b, c);
+}
+
+BERTH_INLINE berth_vec_ints berth_vec_larger(berth_vec_ints a, berth_vec_ints b) {
+    return (berth_vec_ints)_mm512_max_epi32((__m512i)a, (__m512i)b);
+}
+
+BERTH_INLINE berth_vec berth_vec_if_less(berth_vec a, berth_vec b, berth_vec yes, berth_vec no) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
 }
 
 BERTH_INLINE berth_vec berth_vec_rest(berth_vec a) {
@@ -318,6 +328,16 @@ BERTH_INLINE berth_vec berth_vec_odd(berth_vec a, berth_vec b) {
 #endif
 
 #if BERTH_LANES < 16
+BERTH_INLINE berth_vec_ints berth_vec_larger(berth_vec_ints a, berth_vec_ints b) {
+    const berth_vec_ints is_larger = a > b;
+    return (a & is_larger) | (b & ~is_larger);
+}
+
+BERTH_INLINE berth_vec berth_vec_if_less(berth_vec a, berth_vec b, berth_vec yes, berth_vec no) {
+    const berth_vec_bits is_less = (berth_vec_bits)(a < b);
+    return (berth_vec)(((berth_vec_bits)yes & is_less) | ((berth_vec_bits)no & ~is_less));
+}
+
 BERTH_INLINE berth_vec berth_vec_rest(berth_vec a) {
     const berth_vec far = berth_vec_of(0x1p20f);
     const berth_vec magic = berth_vec_of(0x1.8p+23f); // the sum's last place is a 1
