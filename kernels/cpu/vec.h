@@ -191,6 +191,16 @@ BERTH_INLINE void berth_vec_pass_as(void *row, berth_dtype dtype, int64_t first,
     }
 }
 
+// Bytes of rows of any dtype; a target that is not as aligned as a vector is copied as ever.
+BERTH_INLINE void berth_copy_past(void *to, const void *from, size_t bytes) {
+    const size_t whole =
+        (uintptr_t)to % sizeof(berth_vec) == 0 ? bytes / sizeof(berth_vec) * sizeof(berth_vec) : 0;
+    for (size_t i = 0; i < whole; i += sizeof(berth_vec)) {
+        berth_vec_store_past((char *)to + i, berth_vec_load((const char *)from + i));
+    }
+    memcpy((char *)to + whole, (const char *)from + whole, bytes - whole);
+}
+
 // ---- powers -------------------------------------------------------------------------------------
 
 // The polynomial of x with `count` coefficients, the constant one first.
