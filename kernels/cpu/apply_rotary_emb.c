@@ -38,22 +38,23 @@ BERTH_INLINE void turn_halves(const one_head *of, berth_dtype dtype, berth_dtype
     }
 }
 
-// One head whose pairs are neighbours: the partner of each element comes from across, its angle is
-// spread to both.
+// One head whose pairs are neighbours: two vectors are taken apart into first and second members.
 BERTH_INLINE void turn_neighbours(const one_head *of, berth_dtype dtype, berth_dtype angle_dtype) {
     const int64_t pairs = of->pairs;
-    for (int64_t i = 0; i < 2 * pairs; i += BERTH_LANES) {
-        const int64_t end = pairs < (i + BERTH_LANES) / 2 ? pairs : (i + BERTH_LANES) / 2;
-        const berth_vec c = berth_vec_load_part(of->cosines, angle_dtype, i / 2, end - i / 2);
-        const berth_vec s = berth_vec_load_part(of->sines, angle_dtype, i / 2, end - i / 2);
-        const berth_vec own = berth_vec_load_some(of->x, dtype, i, 2 * pairs);
-        berth_vec turned = own;
-        BERTH_UNROLL
-        for (int lane = 0; lane < BERTH_LANES; lane += 2) {
-            turned[lane] = own[lane] * c[lane / 2] - own[lane + 1] * s[lane / 2];
-            turned[lane + 1] = own[lane + 1] * c[lane / 2] + own[lane] * s[lane / 2];
+    for (int64_t i = 0; i < pairs; i += BERTH_LANES) {
+        const int64_t next = 2 * i + BERTH_LANES;
+        const berth_vec cosine = berth_vec_load_some(of->cosines, angle_dtype, i, pairs);
+        const berth_vec sine = berth_vec_load_some(of->sines, angle_dtype, i, pairs);
+        const berth_vec low = berth_vec_load_some(of->x, dtype, 2 * i, 2 * pairs);
+        const berth_vec high = berth_vec_load_some(of->x, dtype, next, 2 * pairs);
+        const berth_vec x1 = berth_vec_even(low, high);
+        const berth_vec x2 = berth_vec_odd(low, high);
+        const berth_vec y1 = x1 * cosine - x2 * sine;
+        const berth_vec y2 = x2 * cosine + x1 * sine;
+        berth_vec_store_some(of->y, dtype, 2 * i, 2 * pairs, berth_vec_low(y1, y2));
+        if (next < 2 * pairs) {
+            berth_vec_store_some(of->y, dtype, next, 2 * pairs, berth_vec_high(y1, y2));
         }
-        berth_vec_store_some(of->y, dtype, i, 2 * pairs, turned);
     }
 }
 

@@ -55,8 +55,20 @@ BERTH_INLINE void rotate_halves(const float *circle, const char *x, char *out, b
 // Pair i is (2i, 2i + 1).
 BERTH_INLINE void rotate_neighbours(const float *circle, const char *x, char *out,
                                     berth_dtype dtype, int64_t half) {
-    BERTH_INDEPENDENT
-    for (int64_t i = 0; i < half; ++i) {
+    int64_t i = 0;
+    for (; i + BERTH_LANES <= half; i += BERTH_LANES) {
+        const berth_vec cosine = berth_vec_load(circle + i);
+        const berth_vec sine = berth_vec_load(circle + half + i);
+        const berth_vec low = berth_vec_load_as(x, dtype, 2 * i);
+        const berth_vec high = berth_vec_load_as(x, dtype, 2 * i + BERTH_LANES);
+        const berth_vec x1 = berth_vec_even(low, high);
+        const berth_vec x2 = berth_vec_odd(low, high);
+        const berth_vec y1 = x1 * cosine - x2 * sine;
+        const berth_vec y2 = x2 * cosine + x1 * sine;
+        berth_vec_store_as(out, dtype, 2 * i, berth_vec_low(y1, y2));
+        berth_vec_store_as(out, dtype, 2 * i + BERTH_LANES, berth_vec_high(y1, y2));
+    }
+    for (; i < half; ++i) {
         const float cosine = circle[i];
         const float sine = circle[half + i];
         const float x1 = berth_load_at(x, dtype, 2 * i);
