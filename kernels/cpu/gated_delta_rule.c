@@ -5,8 +5,8 @@
 #include <cpu/cpu.h>
 #include <cpu/simd.h>
 
+#include <matrices.h>
 #include <recurrence.h>
-#include <sequences.h>
 
 #include <assert.h>
 
@@ -163,23 +163,19 @@ static void walk_as(const job *in, const head *at, const berth_sequence *sequenc
 static void run_sequence(const job *in, const head *at, const berth_sequence *sequence,
                          int64_t number) {
     const berth_op_args *args = in->args;
-    const int is_function = args->inputs[CU_SEQLENS] != NULL;
-    const berth_tensor *from = is_function           ? args->inputs[INITIAL_STATE]
-                               : sequence->has_state ? args->states[0]
-                                                     : NULL;
-    const berth_tensor *to = is_function ? args->outputs[1] : args->states[0];
-    const int64_t slot = is_function ? number : sequence->slot;
-    const int64_t first = (slot * in->heads + at->index) * in->values;
+    const berth_matrices its = berth_matrices_of(args, args->inputs[CU_SEQLENS],
+                                                 args->inputs[INITIAL_STATE], sequence, number);
+    const int64_t first = (its.slot * in->heads + at->index) * in->values;
     float m[MAX_KEYS + BERTH_LANES];
-    assert(to); // as forward has checked
+    assert(its.to); // as forward has checked
     prepare(in, at, sequence);
     for (int64_t i = 0; i < in->values; ++i) {
         memset(m, 0, (size_t)(in->keys + BERTH_LANES) * sizeof *m);
-        if (from) {
-            berth_load(berth_row(from, first + i), from->dtype, 0, in->keys, m);
+        if (its.from) {
+            berth_load(berth_row(its.from, first + i), its.from->dtype, 0, in->keys, m);
         }
         walk_as(in, at, sequence, (matrix_row){.i = i, .m = m});
-        berth_store(berth_row(to, first + i), to->dtype, 0, in->keys, m);
+        berth_store(berth_row(its.to, first + i), its.to->dtype, 0, in->keys, m);
     }
 }
 
@@ -192,28 +188,11 @@ static void scan_part(const void *work, int64_t part, int64_t parts) {
         at.key_index = at.index / (in->heads / in->key_heads);
         for (int64_t i = 0; i < in->sequences->count; ++i) {
             const berth_sequence sequence = berth_sequence_at(in->sequences, i);
-            const int is_there = in->args->inputs[CU_SEQLENS] || sequence.end > sequence.first;
-            if (is_there && sequence.slot >= 0) {
+            if (berth_matrices_has(in->args->inputs[CU_SEQLENS], &sequence)) {
                 run_sequence(in, &at, &sequence, i);
             }
         }
     }
-}
-
-static berth_status begin(const job *in, berth_sequences *sequences) {
-    const berth_host *host = in->self->host;
-    const int is_function = in->args->inputs[CU_SEQLENS] != NULL;
-    const berth_tensor *state = is_function ? NULL : in->args->states[0];
-    if (!is_function && !state) {
-        return BERTH_PLUGIN_FAIL(host, BERTH_INVALID_ARGUMENT,
-                                 "gated_delta_rule: needs 'cu_seqlens' or the state 'ssm_states'");
-    }
-    const berth_status status =
-        state ? BERTH_STATE_CHECK(host, sequences->op, state, in->heads, in->values, in->keys)
-              : BERTH_OK;
-    return status != BERTH_OK ? status
-                              : berth_sequences_open(sequences, in->args->batch, in->tokens,
-                                                     state ? state->shape[0] : INT64_MAX);
 }
 
 static berth_status forward(void *state, const berth_op_args *args) {
@@ -236,7 +215,8 @@ static berth_status forward(void *state, const berth_op_args *args) {
         .values = berth_row_length(value),
         .tokens = value->shape[value->ndim - 3],
     };
-    const berth_status status = begin(&in, &sequences);
+    const berth_status status =
+        BERTH_MATRICES_OPEN(&sequences, args, in.tokens, in.heads, in.values, in.keys);
     if (status == BERTH_OK) {
         berth_run(self->cpu, scan_part, &in, 2 * in.tokens * in.heads * in.values * in.keys);
     }

@@ -5,8 +5,8 @@
 #include <cpu/cpu.h>
 #include <cpu/simd.h>
 
+#include <matrices.h>
 #include <recurrence.h>
-#include <sequences.h>
 
 enum { X, DT, A, B, C, D, DT_BIAS, INITIAL_STATES, CU_SEQLENS };
 
@@ -132,22 +132,18 @@ static void walk_as(const job *in, const head *at, const berth_sequence *sequenc
 
 static void run_sequence(const job *in, head *at, const berth_sequence *sequence, int64_t number) {
     const berth_op_args *args = in->args;
-    const int is_function = args->inputs[CU_SEQLENS] != NULL;
-    const berth_tensor *from = is_function           ? args->inputs[INITIAL_STATES]
-                               : sequence->has_state ? args->states[0]
-                                                     : NULL;
-    const berth_tensor *to = is_function ? args->outputs[1] : args->states[0];
-    const int64_t slot = is_function ? number : sequence->slot;
-    const int64_t first = (slot * in->heads + at->index) * in->size;
+    const berth_matrices its = berth_matrices_of(args, args->inputs[CU_SEQLENS],
+                                                 args->inputs[INITIAL_STATES], sequence, number);
+    const int64_t first = (its.slot * in->heads + at->index) * in->size;
     float m[MAX_WIDTH + BERTH_LANES];
     prepare(in, at, sequence);
     for (int64_t i = 0; i < in->size; ++i) {
         memset(m, 0, (size_t)(in->width + BERTH_LANES) * sizeof *m);
-        if (from) {
-            berth_load(berth_row(from, first + i), from->dtype, 0, in->width, m);
+        if (its.from) {
+            berth_load(berth_row(its.from, first + i), its.from->dtype, 0, in->width, m);
         }
         walk_as(in, at, sequence, i, m);
-        berth_store(berth_row(to, first + i), to->dtype, 0, in->width, m);
+        berth_store(berth_row(its.to, first + i), its.to->dtype, 0, in->width, m);
     }
 }
 
@@ -162,30 +158,11 @@ static void scan_part(const void *work, int64_t part, int64_t parts) {
         at.skip = per_head(in, D, at.index);
         for (int64_t i = 0; i < in->sequences->count; ++i) {
             const berth_sequence sequence = berth_sequence_at(in->sequences, i);
-            const int is_there = in->args->inputs[CU_SEQLENS] || sequence.end > sequence.first;
-            if (is_there && sequence.slot >= 0) {
+            if (berth_matrices_has(in->args->inputs[CU_SEQLENS], &sequence)) {
                 run_sequence(in, &at, &sequence, i);
             }
         }
     }
-}
-
-static berth_status begin(const ssd *self, const berth_op_args *args, const job *in,
-                          berth_sequences *sequences) {
-    const int is_function = args->inputs[CU_SEQLENS] != NULL;
-    const berth_tensor *state = is_function ? NULL : args->states[0];
-    if (!is_function && !state) {
-        return BERTH_PLUGIN_FAIL(self->host, BERTH_INVALID_ARGUMENT,
-                                 "ssd: needs 'cu_seqlens' or the state 'ssm_states'");
-    }
-    berth_status status = BERTH_OK;
-    if (state) {
-        status = BERTH_STATE_CHECK(self->host, "ssd", state, in->heads, in->size, in->width);
-    }
-    return status != BERTH_OK
-               ? status
-               : berth_sequences_open(sequences, args->batch, args->inputs[X]->shape[0],
-                                      state ? state->shape[0] : INT64_MAX);
 }
 
 static berth_status forward(void *state, const berth_op_args *args) {
@@ -207,7 +184,8 @@ static berth_status forward(void *state, const berth_op_args *args) {
         .size = x->shape[2],
         .width = berth_row_length(b),
     };
-    const berth_status status = begin(self, args, &in, &sequences);
+    const berth_status status =
+        BERTH_MATRICES_OPEN(&sequences, args, x->shape[0], in.heads, in.size, in.width);
     if (status == BERTH_OK) {
         berth_run(self->cpu, scan_part, &in, 2 * x->shape[0] * in.heads * in.size * in.width);
     }

@@ -22,8 +22,8 @@
 // it; the reference of its tests takes 1e-5 and rounds the length to the input's dtype.
 #include <berth/op.h>
 
+#include <matrices.h>
 #include <recurrence.h>
-#include <sequences.h>
 
 #include "sequence_rules.h"
 
@@ -163,23 +163,19 @@ static void step(const head *self, int64_t token) {
 
 static void scan(const head *self, const berth_sequence *sequence, int64_t index) {
     const berth_op_args *args = self->args;
-    const int is_function = args->inputs[CU_SEQLENS] != NULL;
-    const berth_tensor *from = is_function           ? args->inputs[INITIAL_STATE]
-                               : sequence->has_state ? args->states[0]
-                                                     : NULL;
-    const berth_tensor *to = is_function ? args->outputs[1] : args->states[0];
-    const int64_t slot = is_function ? index : sequence->slot;
-    const int64_t first = (slot * self->heads + self->index) * self->values;
+    const berth_matrices its = berth_matrices_of(args, args->inputs[CU_SEQLENS],
+                                                 args->inputs[INITIAL_STATE], sequence, index);
+    const int64_t first = (its.slot * self->heads + self->index) * self->values;
     memset(self->matrix, 0, (size_t)(self->values * self->keys) * sizeof(float));
-    for (int64_t i = 0; i < self->values && from; ++i) {
-        berth_load(berth_row(from, first + i), from->dtype, 0, self->keys,
+    for (int64_t i = 0; i < self->values && its.from; ++i) {
+        berth_load(berth_row(its.from, first + i), its.from->dtype, 0, self->keys,
                    self->matrix + i * self->keys);
     }
     for (int64_t token = sequence->first; token < sequence->end; ++token) {
         step(self, token);
     }
     for (int64_t i = 0; i < self->values; ++i) {
-        berth_store(berth_row(to, first + i), to->dtype, 0, self->keys,
+        berth_store(berth_row(its.to, first + i), its.to->dtype, 0, self->keys,
                     self->matrix + i * self->keys);
     }
 }
@@ -194,24 +190,14 @@ static uint64_t workspace(const berth_op_site *site, uint64_t tokens) {
 static berth_status begin(const berth_op_site *site, const berth_op_args *args, const head *sizes,
                           berth_sequences *out) {
     const berth_tensor *value = args->inputs[VALUE];
-    const int is_function = args->inputs[CU_SEQLENS] != NULL;
-    const berth_tensor *state = is_function ? NULL : args->states[0];
     *out = (berth_sequences){
         .host = site->host,
         .op = "gated_delta_rule",
         .cache_group = site->cache_group,
         .starts = args->inputs[CU_SEQLENS],
     };
-    if (!is_function && !state) {
-        return BERTH_PLUGIN_FAIL(site->host, BERTH_INVALID_ARGUMENT,
-                                 "gated_delta_rule: needs 'cu_seqlens' or the state 'ssm_states'");
-    }
-    if (state) {
-        BERTH_RULE_TRY(BERTH_STATE_CHECK(site->host, out->op, state, sizes->heads, sizes->values,
-                                         sizes->keys));
-    }
-    return berth_sequences_open(out, args->batch, value->shape[value->ndim - 3],
-                                state ? state->shape[0] : INT64_MAX);
+    return BERTH_MATRICES_OPEN(out, args, value->shape[value->ndim - 3], sizes->heads,
+                               sizes->values, sizes->keys);
 }
 
 static berth_status reference(void *self, const berth_op_args *args) {
@@ -234,8 +220,8 @@ static berth_status reference(void *self, const berth_op_args *args) {
     at.matrix = room + 2 * at.keys;
     for (int64_t i = 0; i < sequences.count; ++i) {
         const berth_sequence sequence = berth_sequence_at(&sequences, i);
-        const int is_there = args->inputs[CU_SEQLENS] || sequence.end > sequence.first;
-        for (at.index = 0; at.index < at.heads && is_there && sequence.slot >= 0; ++at.index) {
+        const int is_there = berth_matrices_has(args->inputs[CU_SEQLENS], &sequence);
+        for (at.index = 0; at.index < at.heads && is_there; ++at.index) {
             at.key_index = at.index / (at.heads / at.key_heads);
             scan(&at, &sequence, i);
         }

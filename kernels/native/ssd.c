@@ -23,8 +23,8 @@
 // works in chunks and rounds operands inside them.
 #include <berth/op.h>
 
+#include <matrices.h>
 #include <recurrence.h>
-#include <sequences.h>
 
 #include "sequence_rules.h"
 
@@ -156,16 +156,13 @@ static void store_state(const head *self, const berth_tensor *to, int64_t slot, 
 
 static void scan(const head *self, const berth_sequence *sequence, int64_t index, float *m) {
     const berth_op_args *args = self->args;
-    const int is_function = args->inputs[CU_SEQLENS] != NULL;
-    const berth_tensor *from = is_function           ? args->inputs[INITIAL_STATES]
-                               : sequence->has_state ? args->states[0]
-                                                     : NULL;
-    const int64_t slot = is_function ? index : sequence->slot;
-    load_state(self, from, slot, m);
+    const berth_matrices its = berth_matrices_of(args, args->inputs[CU_SEQLENS],
+                                                 args->inputs[INITIAL_STATES], sequence, index);
+    load_state(self, its.from, its.slot, m);
     for (int64_t token = sequence->first; token < sequence->end; ++token) {
         step(self, token, m);
     }
-    store_state(self, is_function ? args->outputs[1] : args->states[0], slot, m);
+    store_state(self, its.to, its.slot, m);
 }
 
 static uint64_t workspace(const berth_op_site *site, uint64_t tokens) {
@@ -177,23 +174,14 @@ static uint64_t workspace(const berth_op_site *site, uint64_t tokens) {
 static berth_status begin(const berth_op_site *site, const berth_op_args *args,
                           berth_sequences *out) {
     const berth_tensor *x = args->inputs[X];
-    const int is_function = args->inputs[CU_SEQLENS] != NULL;
-    const berth_tensor *state = is_function ? NULL : args->states[0];
     *out = (berth_sequences){
         .host = site->host,
         .op = "ssd",
         .cache_group = site->cache_group,
         .starts = args->inputs[CU_SEQLENS],
     };
-    if (!is_function && !state) {
-        return BERTH_PLUGIN_FAIL(site->host, BERTH_INVALID_ARGUMENT,
-                                 "ssd: needs 'cu_seqlens' or the state 'ssm_states'");
-    }
-    if (state) {
-        BERTH_RULE_TRY(BERTH_STATE_CHECK(site->host, out->op, state, x->shape[1], x->shape[2],
-                                         berth_row_length(args->inputs[B])));
-    }
-    return berth_sequences_open(out, args->batch, x->shape[0], state ? state->shape[0] : INT64_MAX);
+    return BERTH_MATRICES_OPEN(out, args, x->shape[0], x->shape[1], x->shape[2],
+                               berth_row_length(args->inputs[B]));
 }
 
 static berth_status reference(void *self, const berth_op_args *args) {
@@ -212,8 +200,8 @@ static berth_status reference(void *self, const berth_op_args *args) {
     };
     for (int64_t i = 0; i < sequences.count; ++i) {
         const berth_sequence sequence = berth_sequence_at(&sequences, i);
-        const int is_there = args->inputs[CU_SEQLENS] || sequence.end > sequence.first;
-        for (at.index = 0; at.index < at.heads && is_there && sequence.slot >= 0; ++at.index) {
+        const int is_there = berth_matrices_has(args->inputs[CU_SEQLENS], &sequence);
+        for (at.index = 0; at.index < at.heads && is_there; ++at.index) {
             at.group = at.index / (at.heads / at.groups);
             scan(&at, &sequence, i, berth_data(args->workspace));
         }
