@@ -22,6 +22,7 @@ static const berth_op_case cases[] = {
     OP("add", "4096", 512, 1, "a=x[T,4096] b=x[T,4096]"),
     OP("mul", "4096", 512, 1, "a=x[T,4096] b=x[T,4096]"),
     OP("scale_columns", "4096", 512, 1, "x=x[T,4096] weight=x[4096]"),
+    OP("scale_rows", "32x128", 512, 1, "x=x[T,32,128] scale=x[T,1]"),
     OP("match_magnitude", "4096", 512, 1, "x=x[T,4096] like=x[T,4096] least=1e-5"),
     OP("mix_rows", "4x4096", 512, 1,
        "base=x[T,4096] coefficients=x[T,4] x0=x[T,4096] x1=x[T,4096] x2=x[T,4096] x3=x[T,4096]"),

@@ -60,9 +60,14 @@ berth_status berth_check_linear(berth_check_case *at) {
     const double hidden = berth_check_number(at, "hidden_size", 1);
     const int64_t inputs = (int64_t)berth_check_number(at, "input_size", hidden);
     const int64_t width = is_row ? inputs / world_of(at).size : inputs;
+    berth_check_tensor *x = berth_check_input(at, "x");
     berth_check_results results;
-    if (!berth_check_input(at, "x") &&
-        !berth_check_add_input(at, "x", BERTH_DTYPE_F32, 2, (int64_t[]){1, width})) {
+    if (x && x->ndim == 1) { // one row of tokens
+        x->shape[1] = x->shape[0];
+        x->shape[0] = 1;
+        x->ndim = 2;
+    }
+    if (!x && !berth_check_add_input(at, "x", BERTH_DTYPE_F32, 2, (int64_t[]){1, width})) {
         return berth_check_full(at);
     }
     if (is_row) {

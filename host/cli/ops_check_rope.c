@@ -72,6 +72,15 @@ berth_status berth_check_rope_parameters(berth_check_case *at) {
     return BERTH_OK;
 }
 
+berth_status berth_check_latent(berth_check_case *at) {
+    berth_check_tensor *scaling = berth_check_input(at, "llama_4_scaling");
+    if (scaling) {
+        scaling->ndim = 2;
+        scaling->shape[1] = 1;
+    }
+    return berth_check_rope_parameters(at);
+}
+
 // ---- operands -----------------------------------------------------------------------------------
 
 // [tokens, heads · d] and [batch, tokens, heads, d] become [tokens, heads, d].

@@ -11,6 +11,8 @@ BERTH_MUST_CHECK berth_status berth_check_rope(berth_check_case *at);
 BERTH_MUST_CHECK berth_status berth_check_dual_chunk(berth_check_case *at);
 // rope_parameters as attributes of rotary_embedding.
 BERTH_MUST_CHECK berth_status berth_check_rope_parameters(berth_check_case *at);
+// The same, and the scaling of queries [tokens, 1, 1] as rows of tokens.
+BERTH_MUST_CHECK berth_status berth_check_latent(berth_check_case *at);
 
 // ---- ops_check_sparse.c -------------------------------------------------------------------------
 

@@ -139,8 +139,11 @@ BERTH_INLINE void walk(const job *in, const head *at, const berth_sequence *sequ
         const float missing = wanted - berth_vec_sum(said) * scales->key;
         const berth_vec given = berth_vec_of(scales->beta * missing * scales->key);
         for (int64_t j = 0; j < in->keys; j += BERTH_LANES) {
-            const berth_vec next = berth_vec_fma(
-                given, berth_vec_load_some(key, dtype, j, in->keys), berth_vec_load(m + j));
+            berth_vec next = berth_vec_fma(given, berth_vec_load_some(key, dtype, j, in->keys),
+                                           berth_vec_load(m + j));
+            if (in->keys - j < BERTH_LANES) { // an infinite value makes NaN of the zeros there
+                next = berth_vec_cut(next, in->keys - j);
+            }
             sum = berth_vec_fma(next, berth_vec_load_some(query, dtype, j, in->keys), sum);
             berth_vec_store(m + j, next);
         }

@@ -31,9 +31,19 @@ BERTH_INLINE void one(const berth_norm_row *row, berth_sweep_kind as) {
     }
 }
 
+static berth_status supports(const berth_op_site *site, const berth_device *device) {
+    (void)device;
+    const berth_value_type *residual = site->inputs[operands.gate];
+    return !residual || residual->dtype == site->inputs[0]->dtype
+               ? BERTH_OK
+               : BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED,
+                                   "a residual must have the dtype of 'x' here");
+}
+
 BERTH_NORM(one, operands)
 
 const berth_op_impl berth_kernel_gemma_rms_norm = {
     BERTH_NORM_KERNEL("gemma_rms_norm", berth_norm_create),
     .revision = 1,
+    .supports = supports,
 };

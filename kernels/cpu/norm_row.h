@@ -81,13 +81,6 @@ BERTH_INLINE float berth_norm_mean(const berth_norm_row *row, berth_dtype dtype,
     return berth_vec_sum(sums[0] + sums[1]) / (float)row->hidden;
 }
 
-// Zero in the lanes from `count` on.
-BERTH_SELDOM berth_vec berth_norm_cut(berth_vec a, int64_t count) {
-    float lanes[BERTH_LANES];
-    berth_vec_store(lanes, a);
-    return berth_vec_load_part(lanes, BERTH_DTYPE_F32, 0, count < 0 ? 0 : count);
-}
-
 // 1 / sqrt of the mean of (value − mean)² over columns [begin, end), plus eps.
 BERTH_INLINE berth_vec berth_norm_factor(const berth_norm_row *row, berth_dtype dtype,
                                          berth_norm_take take, float mean, berth_span columns) {
@@ -98,7 +91,7 @@ BERTH_INLINE berth_vec berth_norm_factor(const berth_norm_row *row, berth_dtype 
             const int64_t left = columns.end - (first + i * BERTH_LANES);
             berth_vec distance = take(row, dtype, first + i * BERTH_LANES) - berth_vec_of(mean);
             if (left < BERTH_LANES) {
-                distance = berth_norm_cut(distance, left);
+                distance = berth_vec_cut(distance, left);
             }
             sums[i] = berth_vec_fma(distance, distance, sums[i]);
         }

@@ -23,8 +23,14 @@ typedef struct norm {
 // of x's dtype only where the weight is not narrower.
 static berth_status supports(const berth_op_site *site, const berth_device *device) {
     (void)device;
+    const berth_dtype dtype = site->inputs[X]->dtype;
     const berth_value_type *weight = site->inputs[WEIGHT];
-    return !weight || weight->dtype == BERTH_DTYPE_F32 || weight->dtype == site->inputs[X]->dtype
+    const berth_value_type *residual = site->inputs[RESIDUAL];
+    if (residual && residual->dtype != dtype) {
+        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED,
+                                 "a residual must have the dtype of 'x' here");
+    }
+    return !weight || weight->dtype == BERTH_DTYPE_F32 || weight->dtype == dtype
                ? BERTH_OK
                : BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED,
                                    "a 16-bit weight must have the dtype of 'x' here");

@@ -63,9 +63,12 @@ BERTH_INLINE float step(const job *in, const channel *at, berth_dtype dtype) {
     for (int64_t j = 0; j < n; j += BERTH_LANES) {
         const berth_vec fade =
             berth_vec_exp(berth_vec_of(at->delta) * berth_vec_load_some(at->decay, decays, j, n));
-        const berth_vec next =
+        berth_vec next =
             berth_vec_fma(berth_vec_of(at->given), berth_vec_load_some(at->b, dtype, j, n),
                           fade * berth_vec_load_some(at->h, kept, j, n));
+        if (n - j < BERTH_LANES) { // an infinite step makes NaN of the zeros behind the states
+            next = berth_vec_cut(next, n - j);
+        }
         berth_vec_store_some(at->h, kept, j, n, next);
         sum = berth_vec_fma(next, berth_vec_load_some(at->c, dtype, j, n), sum);
     }

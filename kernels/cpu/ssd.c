@@ -108,8 +108,11 @@ BERTH_INLINE void walk(const job *in, const head *at, const berth_sequence *sequ
         const berth_vec given = berth_vec_of(at->step[token - sequence->first] * x);
         berth_vec sum = berth_vec_of(0);
         for (int64_t j = 0; j < in->width; j += BERTH_LANES) {
-            const berth_vec next = berth_vec_fma(given, berth_vec_load_some(b, dtype, j, in->width),
-                                                 kept * berth_vec_load(m + j));
+            berth_vec next = berth_vec_fma(given, berth_vec_load_some(b, dtype, j, in->width),
+                                           kept * berth_vec_load(m + j));
+            if (in->width - j < BERTH_LANES) { // an infinite step makes NaN of the zeros there
+                next = berth_vec_cut(next, in->width - j);
+            }
             sum = berth_vec_fma(next, berth_vec_load_some(c, dtype, j, in->width), sum);
             berth_vec_store(m + j, next);
         }

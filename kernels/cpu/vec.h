@@ -122,6 +122,13 @@ BERTH_SELDOM void berth_vec_store_part(void *row, berth_dtype dtype, int64_t fir
     }
 }
 
+// Zero in the lanes from `count` on.
+BERTH_SELDOM berth_vec berth_vec_cut(berth_vec a, int64_t count) {
+    float lanes[BERTH_LANES];
+    berth_vec_store(lanes, a);
+    return berth_vec_load_part(lanes, BERTH_DTYPE_F32, 0, count < 0 ? 0 : count);
+}
+
 // Elements [first, first + BERTH_LANES) of a row that ends at `end`; lanes behind it are zero, and
 // not stored.
 BERTH_INLINE berth_vec berth_vec_load_some(const void *row, berth_dtype dtype, int64_t first,

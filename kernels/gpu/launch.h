@@ -108,6 +108,15 @@ static inline berth_status gpu_check_floats(const berth_op_site *site, uint64_t 
     return BERTH_OK;
 }
 
+// A kernel reads an input in the type of another one.
+static inline berth_status gpu_check_same(const berth_op_site *site, uint64_t input, uint64_t as) {
+    return !site->inputs[input] || site->inputs[input]->dtype == site->inputs[as]->dtype
+               ? BERTH_OK
+               : BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED,
+                                   "'%s' must have the dtype of '%s' here",
+                                   site->op->inputs[input]->name, site->op->inputs[as]->name);
+}
+
 // ---- rows ---------------------------------------------------------------------------------------
 
 // A tensor of at most 3 dimensions as rows of its last one.

@@ -128,8 +128,12 @@ template <typename F> struct gpu_norm : gpu_op {
     int64_t group; // 0: the row
 };
 
-static inline berth_status gpu_norm_supports(const berth_op_site *site, const berth_device *) {
-    const berth_status status = gpu_check_floats(site, 0);
+template <typename F>
+static berth_status gpu_norm_supports(const berth_op_site *site, const berth_device *) {
+    berth_status status = gpu_check_floats(site, 0);
+    if (status == BERTH_OK && F::RESIDUAL >= 0) {
+        status = gpu_check_same(site, 1 + F::RESIDUAL, 0);
+    }
     return status == BERTH_OK ? gpu_check_rank(site, 0) : status;
 }
 
@@ -182,8 +186,8 @@ template <typename F> static berth_status gpu_norm_forward(void *self, const ber
 }
 
 #define GPU_NORM_SLOTS(formula)                                                                    \
-    .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC, .supports = gpu_norm_supports,      \
-    .create = gpu_norm_create<formula>, .forward = gpu_norm_forward<formula>,                      \
-    .destroy = gpu_destroy
+    .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,                                     \
+    .supports = gpu_norm_supports<formula>, .create = gpu_norm_create<formula>,                    \
+    .forward = gpu_norm_forward<formula>, .destroy = gpu_destroy
 
 #endif

@@ -4,7 +4,7 @@
 //
 //   x             [..., hidden]  f32, f16 or bf16
 //   weight        [hidden]       any float dtype, stored without the 1
-//   residual      like x         optional
+//   residual      like x         optional; any float dtype
 //   y             like x
 //   residual_out  like x         only with `residual`; rounded, while y comes from the unrounded
 //   sum
@@ -21,7 +21,8 @@ enum { EPS };
 static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     BERTH_RULE_TRY(berth_rule_rows(site, X));
     BERTH_RULE_TRY(berth_rule_per_column(site, WEIGHT, X));
-    BERTH_RULE_TRY(berth_rule_like(site, RESIDUAL, X));
+    BERTH_RULE_TRY(berth_rule_float(site, RESIDUAL));
+    BERTH_RULE_TRY(berth_rule_same_shape(site, RESIDUAL, X));
     BERTH_RULE_TRY(berth_rule_eps(site, EPS));
     berth_rule_give(out, site->inputs[X]);
     if (site->inputs[RESIDUAL]) {

@@ -3,7 +3,7 @@
 // x + residual takes x's place and is the second output.
 //
 //   x         [..., hidden]   f32, f16 or bf16
-//   residual  like x          optional
+//   residual  like x          optional; any float dtype
 //   weight    [hidden]        optional; any float dtype
 //   y         like x
 //   residual_out like x       only with `residual`; rounded, while y comes from the unrounded sum
@@ -25,7 +25,7 @@ enum { EPS, VAR_HIDDEN_SIZE };
 static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     BERTH_RULE_TRY(berth_rule_float(site, X));
     BERTH_RULE_TRY(berth_rule_width(site, X));
-    BERTH_RULE_TRY(berth_rule_same_dtype(site, RESIDUAL, X));
+    BERTH_RULE_TRY(berth_rule_float(site, RESIDUAL));
     BERTH_RULE_TRY(berth_rule_same_shape(site, RESIDUAL, X));
     BERTH_RULE_TRY(berth_rule_float(site, WEIGHT));
     BERTH_RULE_TRY(berth_rule_rank(site, WEIGHT, 1));
@@ -54,7 +54,8 @@ typedef struct rows {
     const void *weight;
     void *y;
     void *residual_out;
-    berth_dtype dtype; // of all but the weight
+    berth_dtype dtype; // of x and of both results
+    berth_dtype residual_dtype;
     berth_dtype weight_dtype;
     int64_t hidden;
 } rows;
@@ -62,7 +63,7 @@ typedef struct rows {
 // x, or the unrounded x + residual.
 static float value_at(const rows *row, int64_t i) {
     const float x = berth_load_at(row->x, row->dtype, i);
-    return row->residual ? x + berth_load_at(row->residual, row->dtype, i) : x;
+    return row->residual ? x + berth_load_at(row->residual, row->residual_dtype, i) : x;
 }
 
 static void normalise(const rows *row, int64_t variance_columns, float eps) {
@@ -97,6 +98,9 @@ static berth_status reference(void *self, const berth_op_args *args) {
     if (weight) {
         row.weight = berth_data(weight);
         row.weight_dtype = weight->dtype;
+    }
+    if (residual) {
+        row.residual_dtype = residual->dtype;
     }
     for (int64_t i = 0; i < berth_row_count(x); ++i) {
         row.x = berth_row(x, i);

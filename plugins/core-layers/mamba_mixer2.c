@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // MambaMixer2: Mamba-2's block: one projection gives gate, scanned channels, selectors and time
 // steps; a convolution, SSD, a gated norm and a projection back.
-// Input hidden states [tokens, hidden_size]; output like it.
+// Input hidden states [tokens, hidden_size], and optionally mup_vector [rows of in_proj], by which
+// what in_proj gives is multiplied; output like the hidden states.
 // Attributes: hidden_size, ssm_state_size, conv_kernel_size, intermediate_size (num_heads ·
 // head_dim), n_groups (1), num_heads (128), head_dim (64), use_conv_bias (1), use_bias (0),
 // use_rms_norm (1), norm_before_gate (0), rms_norm_eps (1e-5), activation ("silu"), chunk_size
@@ -109,7 +110,12 @@ static void project(const berth_mixer *mixer, const sizes *size, berth_value out
         .has_bias = berth_call_i64(mixer->call, "use_bias", 0) != 0,
         .layer_class = "MergedColumnParallelLinear",
     };
-    const berth_value all = mixer->builder->linear(mixer->builder, &linear, mixer->call->inputs[0]);
+    const berth_value *inputs = mixer->call->inputs;
+    berth_value all = mixer->builder->linear(mixer->builder, &linear, inputs[0]);
+    if (mixer->call->input_count > 1 && inputs[1] != BERTH_VALUE_NONE) {
+        all = BERTH_EMIT(mixer->builder, "scale_columns", .prefix = mixer->call->prefix,
+                         BERTH_INPUTS(all, inputs[1]));
+    }
     // What the convolution takes stands together.
     out[GATE] = multiply(mixer, GATE, berth_mixer_columns(mixer, all, 0, size->parts[GATE].extent));
     out[INNER] = berth_mixer_columns(mixer, all, shards[INNER].offset, size->channels);

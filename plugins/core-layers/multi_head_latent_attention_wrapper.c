@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // MultiHeadLatentAttentionWrapper: DeepSeek's attention over a cache of latent rows.
-// Inputs positions (absent: those of the batch), hidden states [tokens, hidden_size]; output
-// [tokens, hidden_size].
-// Attributes: hidden_size, num_heads, scale, qk_nope_head_dim, qk_rope_head_dim, v_head_dim,
-// q_lora_rank (0: queries come from one projection), kv_lora_rank, rms_norm_eps (1e-6), tp_size
-// (1), tp_rank (0), and those of rotary_embedding but rotary_dim; without max_position no rope.
-// Parameters: with q_lora_rank fused_qkv_a_proj (shards "0": queries, "1": latents and rotated
-// key), q_a_layernorm, q_b_proj, otherwise q_proj and kv_a_proj_with_mqa; kv_a_layernorm,
+// Inputs positions (absent: those of the batch), hidden states [tokens, hidden_size], and
+// optionally llama_4_scaling [tokens, 1], by which the queries are multiplied; output [tokens,
+// hidden_size]. Attributes: hidden_size, num_heads, scale, qk_nope_head_dim, qk_rope_head_dim,
+// v_head_dim, q_lora_rank (0: queries come from one projection), kv_lora_rank, rms_norm_eps (1e-6),
+// tp_size (1), tp_rank (0), and those of rotary_embedding but rotary_dim; without max_position no
+// rope. Parameters: with q_lora_rank fused_qkv_a_proj (shards "0": queries, "1": latents and
+// rotated key), q_a_layernorm, q_b_proj, otherwise q_proj and kv_a_proj_with_mqa; kv_a_layernorm,
 // kv_b_proj, o_proj. Cache: PREFIX.attn, rows of kv_lora_rank + qk_rope_head_dim.
 #include "linear/mixer.h"
 
@@ -94,6 +94,16 @@ static void rotate(const berth_mixer *mixer, const sizes *size, berth_value quer
                .attribute_count = count, .outputs = query_key, .output_count = 2);
 }
 
+// A query or a part of it, [tokens, heads, width], times its token's number.
+static berth_value scale_query(const berth_mixer *mixer, berth_value query) {
+    const berth_call *call = mixer->call;
+    const berth_value by = call->input_count > 2 ? call->inputs[2] : BERTH_VALUE_NONE;
+    return by == BERTH_VALUE_NONE
+               ? query
+               : BERTH_EMIT(mixer->builder, "scale_rows", .prefix = berth_mixer_name(mixer, "attn"),
+                            BERTH_INPUTS(query, by));
+}
+
 static berth_value attend(const berth_mixer *mixer, const sizes *size, berth_value query,
                           berth_value keys) {
     berth_builder *builder = mixer->builder;
@@ -119,13 +129,14 @@ static berth_value attend(const berth_mixer *mixer, const sizes *size, berth_val
     };
     rotate(mixer, size, pair);
     builder->kv_cache(builder, &cache);
-    return BERTH_EMIT(builder, "mla", .prefix = cache.layer,
-                      BERTH_INPUTS(builder->slice(builder, all, 2, 0, size->nope),
-                                   berth_mixer_norm(mixer, "kv_a_layernorm", latent, 1),
-                                   berth_mixer_join(mixer, pair[1]),
-                                   berth_mixer_parameter(mixer, weight), pair[0]),
-                      BERTH_ATTRIBUTES(BERTH_F64("scale", berth_call_f64(mixer->call, "scale", 1)),
-                                       BERTH_I64("v_head_dim", size->value)));
+    return BERTH_EMIT(
+        builder, "mla", .prefix = cache.layer,
+        BERTH_INPUTS(scale_query(mixer, builder->slice(builder, all, 2, 0, size->nope)),
+                     berth_mixer_norm(mixer, "kv_a_layernorm", latent, 1),
+                     berth_mixer_join(mixer, pair[1]), berth_mixer_parameter(mixer, weight),
+                     scale_query(mixer, pair[0])),
+        BERTH_ATTRIBUTES(BERTH_F64("scale", berth_call_f64(mixer->call, "scale", 1)),
+                         BERTH_I64("v_head_dim", size->value)));
 }
 
 static void build(berth_builder *builder, const berth_call *call) {
