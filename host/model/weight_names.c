@@ -170,13 +170,6 @@ static void vary(const char *parameter, int form, char *out, size_t room) {
     }
 }
 
-void berth_weight_names_ignore(berth_weight_names *names, const char *text) {
-    for (size_t i = 0; i < names->count; ++i) {
-        berth_weight_source *source = &names->sources[i];
-        source->is_ignored = source->is_ignored || strstr(source->tensor->name, text) != NULL;
-    }
-}
-
 uint32_t berth_weight_names_first(const berth_weight_names *names, const char *parameter) {
     char name[NAME_BYTES];
     uint32_t found = find_first(names, parameter);
@@ -186,6 +179,17 @@ uint32_t berth_weight_names_first(const berth_weight_names *names, const char *p
         found = find_first(names, name);
     }
     return found;
+}
+
+void berth_weight_names_ignore(berth_weight_names *names, const char *text) {
+    for (size_t i = 0; i < names->count; ++i) {
+        berth_weight_source *source = &names->sources[i];
+        source->is_ignored = source->is_ignored || strstr(source->tensor->name, text) != NULL;
+    }
+    for (uint32_t i = berth_weight_names_first(names, text); i != BERTH_NO_SOURCE;
+         i = names->sources[i].next) {
+        names->sources[i].is_ignored = true;
+    }
 }
 
 berth_status berth_weight_names_same(const berth_weight_names *names, uint32_t one,

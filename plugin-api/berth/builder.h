@@ -158,7 +158,8 @@ struct berth_builder {
     // A state per sequence; see berth_layer_state. BERTH_HAS(builder, state) asks for the slot.
     void (*state)(berth_builder *builder, const berth_layer_state *state);
     int64_t max_model_len; // the longest sequence that the user wants, 0: as long as it can be
-    // Tensors in whose names the text occurs belong to no parameter, and that is right.
+    // Tensors in whose names the text occurs, and those of the parameter of this name, belong to
+    // nobody, and that is right.
     void (*ignore)(berth_builder *builder, const char *text);
 };
 

@@ -105,7 +105,12 @@ static berth_value w2(berth_builder *builder, const experts *self) {
     return builder->parameter(builder, &parameter);
 }
 
+// The first rank's, where ranks are added up.
 static berth_value w2_bias(berth_builder *builder, const experts *self) {
+    if (!self->is_by_expert && self->world.rank > 0) {
+        builder->ignore(builder, berth_build_name(builder, "%s.w2_bias", self->call->prefix));
+        return BERTH_VALUE_NONE;
+    }
     const int64_t shape[] = {self->experts.extent, self->hidden};
     const berth_parameter parameter = of_experts(builder, self, "w2_bias", shape, 2);
     return builder->parameter(builder, &parameter);
@@ -117,9 +122,7 @@ static void build(berth_builder *builder, const berth_call *call) {
     const berth_value w13_weight = w13(builder, &self, "w13_weight", 3);
     const berth_value w2_weight = w2(builder, &self);
     const berth_value bias_13 = has_bias ? w13(builder, &self, "w13_bias", 2) : BERTH_VALUE_NONE;
-    const berth_value bias_2 = has_bias && (self.is_by_expert || self.world.rank == 0)
-                                   ? w2_bias(builder, &self)
-                                   : BERTH_VALUE_NONE;
+    const berth_value bias_2 = has_bias ? w2_bias(builder, &self) : BERTH_VALUE_NONE;
     berth_value ids = call->inputs[2];
     if (self.is_by_expert && self.world.size > 1) {
         ids = BERTH_EMIT(builder, "local_expert_ids", .prefix = call->prefix, BERTH_INPUTS(ids),

@@ -30,6 +30,9 @@ static void build(berth_builder *builder, const berth_call *call) {
         .stored_input_offset = part.offset,
         .stored_input_extent = world.size > 1 ? inputs : 0,
     };
+    if (has_bias && world.rank > 0) {
+        builder->ignore(builder, berth_build_name(builder, "%s.bias", call->prefix));
+    }
     berth_value x = call->inputs[0];
     if (world.size > 1 && !berth_call_i64(call, "input_is_parallel", 1)) {
         x = builder->slice(builder, x, 1, part.offset, part.extent);

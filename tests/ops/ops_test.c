@@ -13,7 +13,7 @@
 #include "support/op_case.h"
 #include "support/test.h"
 
-#define MAX_EXTREME 10000 // elements of an input; more is more of the same
+#define MAX_EXTREME 20000 // elements of an input or state; more is more of the same
 
 extern const berth_op *const berth_native_ops[]; // ends with NULL
 
@@ -128,10 +128,12 @@ static const char *const sums[] = {
     "linear",
     "mla",
     "mla_decode",
+    "mm_encoder_attn",
     "modular_fused_moe",
     "paged_attention",
     "transformers_fused_moe",
     "unquantized_fused_moe",
+    "varlen_encoder_attention",
 };
 
 static bool is_listed(const char *name, const char *const *list, size_t count) {
@@ -184,6 +186,10 @@ static bool has_extremes(const op_line *line) {
         const int64_t count =
             is_computed_with(&at_hand, input) ? op_tensor_count(&at_hand.inputs[input]) : 0;
         most = count > most ? count : most;
+    }
+    for (uint64_t i = 0; i < line->op->state_count; ++i) { // a long context is no other arithmetic
+        const int64_t count = op_tensor_count(&at_hand.states[i]);
+        most = most > 0 && count > most ? count : most;
     }
     op_case_free(&at_hand);
     return most > 0 && most < MAX_EXTREME;

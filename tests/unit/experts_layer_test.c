@@ -135,14 +135,13 @@ static berth_status build(const whole *self, int64_t size, int64_t rank, berth_m
         .attribute_count = BERTH_COUNT(attributes),
         .output_count = 1,
     };
-    const bool has_last_bias = what->is_by_expert || rank == 0;
     const berth_layer_request request = {
         .registry = self->core.registry,
         .config = &self->core.config,
         .activation = BERTH_DTYPE_F32,
         .call = &call,
         .tensors = tensors,
-        .tensor_count = self->count - (what->has_bias && !has_last_bias),
+        .tensor_count = self->count,
         .feed = feed,
         .context = (void *)(uintptr_t)what,
     };
