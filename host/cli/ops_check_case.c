@@ -189,10 +189,16 @@ static const berth_check_implied *find_implied(const berth_check_row *row, const
 // Arguments of vLLM's classes that say how parameters are made, which are given here, or how the
 // class runs; and those that change something only when they are true or above 0.
 static bool is_inert(const char *name, const berth_json *json) {
-    static const char *const names[] = {"params_dtype",   "dtype",  "padding_mode",
-                                        "compile_native", "prefix", "rel_pos_zero_init"};
-    static const char *const switches[] = {"skip_bias_add", "logits_as_input", "is_lora_enabled",
-                                           "num_fused_shared_experts"};
+    static const char *const names[] = {
+        "params_dtype",   "dtype",       "padding_mode", "compile_native",    "prefix",
+        "enforce_enable", "return_bias", "layer_idx",    "rel_pos_zero_init", "device"};
+    static const char *const switches[] = {"skip_bias_add",
+                                           "logits_as_input",
+                                           "is_lora_enabled",
+                                           "num_fused_shared_experts",
+                                           "skip_topk",
+                                           "non_causal_multi_token_decode",
+                                           "allow_short_prefill_indexer_scoring_skip"};
     int64_t number = 0;
     bool truth = false;
     for (size_t i = 0; i < BERTH_COUNT(names); ++i) {
@@ -392,7 +398,10 @@ berth_status berth_check_derived(berth_check_case *at, const char *name, double 
     const berth_json *derived = berth_json_find(at->json, "derived");
     const berth_json *json = derived ? berth_json_member(derived, berth_str_from(name)) : NULL;
     double wanted = 0;
-    BERTH_TRY(berth_json_get_f64(json ? json : at->json, "", &wanted));
+    if (!json) { // which a case need not have
+        return BERTH_OK;
+    }
+    BERTH_TRY(berth_json_get_f64(json, "", &wanted));
     const bool is_integer = berth_json_kind_of(json) == BERTH_JSON_INTEGER;
     const double step = is_integer ? 0 : 0x1p-23 * fabs(wanted);
     ++at->derived_count;

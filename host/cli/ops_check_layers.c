@@ -41,8 +41,9 @@ static const berth_check_tensor *find_named(const berth_check_results *results, 
 static berth_status check_heads(berth_check_case *at, const berth_check_results *results) {
     const berth_check_tensor *weight = find_named(results, "weight");
     const int64_t size = (int64_t)berth_check_number(at, "head_size", 1);
-    const int64_t total = (int64_t)berth_check_number(at, "total_num_kv_heads", 1);
-    if (strcmp(at->class_name, "QKVParallelLinear") != 0 || !weight) {
+    const double all = berth_check_number(at, "total_num_heads", 1);
+    const int64_t total = (int64_t)berth_check_number(at, "total_num_kv_heads", all);
+    if (!weight || total < 1) {
         return BERTH_OK;
     }
     const int64_t value_size = (int64_t)berth_check_number(at, "v_head_size", (double)size);
@@ -54,28 +55,95 @@ static berth_status check_heads(berth_check_case *at, const berth_check_results 
     return berth_check_derived(at, "num_kv_head_replicas", (double)replicas);
 }
 
-// A case that is about the loader alone gets one row of zeros to multiply.
-berth_status berth_check_linear(berth_check_case *at) {
-    const bool is_row = strcmp(at->class_name, "RowParallelLinear") == 0;
-    const double hidden = berth_check_number(at, "hidden_size", 1);
-    const int64_t inputs = (int64_t)berth_check_number(at, "input_size", hidden);
-    const int64_t width = is_row ? inputs / world_of(at).size : inputs;
+// Whoever adds the bias himself has a layer without one, and gets the bias as it is.
+static void take_bias(berth_check_case *at, berth_check_tensor *out) {
+    const berth_check_tensor *bias = berth_check_input(at, "bias");
+    if (bias && berth_check_number(at, "skip_bias_add", 0) > 0) {
+        *out = *bias;
+        berth_check_drop_input(at, "bias");
+        berth_check_drop_attribute(at, "bias");
+    }
+    berth_check_drop_attribute(at, "skip_bias_add");
+}
+
+static void give_bias(berth_check_case *at, const berth_check_tensor *bias) {
+    berth_check_output *output = berth_check_find_output(at, "bias");
+    if (output && bias->data) {
+        output->got = *bias;
+    }
+}
+
+// Queries, keys and values are outputs of their own here, and the columns of one in the file.
+static berth_status join_heads(berth_check_case *at, berth_check_results *results) {
+    berth_check_tensor all = results->outputs[0];
+    all.shape[1] = 0;
+    all.bytes = 0;
+    for (size_t i = 0; i < results->output_count; ++i) {
+        all.shape[1] += results->outputs[i].shape[1];
+        all.bytes += results->outputs[i].bytes;
+    }
+    char *to = berth_arena_alloc(at->arena, (size_t)all.bytes + 1, 64);
+    all.data = to;
+    if (!to) {
+        return berth_arena_exhausted(at->arena, "results");
+    }
+    for (int64_t row = 0; row < all.shape[0]; ++row) {
+        for (size_t i = 0; i < results->output_count; ++i) {
+            const berth_check_tensor *part = &results->outputs[i];
+            const uint64_t bytes = part->bytes / (uint64_t)all.shape[0];
+            memcpy(to, (const char *)part->data + (uint64_t)row * bytes, bytes);
+            to += bytes;
+        }
+    }
+    results->outputs[0] = all;
+    results->output_count = 1;
+    return BERTH_OK;
+}
+
+static berth_status run_heads(berth_check_case *at, berth_check_results *results) {
+    static const char *const outputs[] = {"y", "keys", "values"};
+    berth_check_row *row = BERTH_ARENA_NEW(at->arena, berth_check_row);
+    if (!row) {
+        return berth_arena_exhausted(at->arena, "a row");
+    }
+    *row = *at->row;
+    memcpy(row->outputs, outputs, sizeof outputs);
+    at->row = row;
+    BERTH_TRY(berth_check_execute(at, results));
+    BERTH_TRY(check_heads(at, results));
+    return join_heads(at, results);
+}
+
+// What is multiplied: the operand, or for a case about the loader alone a row of zeros.
+static berth_status set_rows(berth_check_case *at, int64_t width) {
     berth_check_tensor *x = berth_check_input(at, "x");
-    berth_check_results results;
-    if (x && x->ndim == 1) { // one row of tokens
+    if (x && x->ndim == 1) {
         x->shape[1] = x->shape[0];
         x->shape[0] = 1;
         x->ndim = 2;
     }
-    if (!x && !berth_check_add_input(at, "x", BERTH_DTYPE_F32, 2, (int64_t[]){1, width})) {
-        return berth_check_full(at);
-    }
+    return x || berth_check_add_input(at, "x", BERTH_DTYPE_F32, 2, (int64_t[]){1, width})
+               ? BERTH_OK
+               : berth_check_full(at);
+}
+
+berth_status berth_check_linear(berth_check_case *at) {
+    const bool is_row = strcmp(at->class_name, "RowParallelLinear") == 0;
+    const bool is_of_heads = strcmp(at->class_name, "QKVParallelLinear") == 0;
+    const double hidden = berth_check_number(at, "hidden_size", 1);
+    const int64_t inputs = (int64_t)berth_check_number(at, "input_size", hidden);
+    const bool is_part = is_row && berth_check_number(at, "input_is_parallel", 1) > 0;
+    berth_check_tensor bias = {.data = NULL};
+    berth_check_results results;
+    take_bias(at, &bias);
+    BERTH_TRY(set_rows(at, is_part ? inputs / world_of(at).size : inputs));
     if (is_row) {
         BERTH_TRY(set_number(at, "reduce_results", 0));
     }
-    BERTH_TRY(berth_check_execute(at, &results));
-    BERTH_TRY(check_heads(at, &results));
-    return berth_check_give(at, &results);
+    BERTH_TRY(is_of_heads ? run_heads(at, &results) : berth_check_execute(at, &results));
+    BERTH_TRY(berth_check_give(at, &results));
+    give_bias(at, &bias);
+    return BERTH_OK;
 }
 
 // ---- vocabularies -------------------------------------------------------------------------------

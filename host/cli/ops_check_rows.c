@@ -56,12 +56,13 @@ const berth_check_row berth_check_rows[] = {
         .implied = NAMES(IMPLIED_WIDTH, {"elementwise_affine", "weight", BERTH_CHECK_PRESENT},
                          {"bias", "bias", BERTH_CHECK_ALLOWED})),
     ROW(.file = "linear", .is_class_layer = true, .operands = NAMES("x"),
-        .inputs = NAMES({"loaded_weight", "weight"}), .weight_rules = linear_rules,
-        .weight_rule_count = BERTH_COUNT(linear_rules),
+        .inputs = NAMES({"loaded_weight", "weight"}, {"loaded_bias", "bias"}),
+        .weight_rules = linear_rules, .weight_rule_count = BERTH_COUNT(linear_rules),
         .attributes =
             NAMES({"input_size", "input_size"}, {"output_size", "output_size"}, {"bias", "bias"},
                   {"hidden_size", "input_size"}, {"output_sizes", "output_sizes"},
-                  {"head_size", "head_size"}, {"total_num_heads", "total_num_heads"},
+                  {"reduce_results", "reduce_results"}, {"head_size", "head_size"},
+                  {"total_num_heads", "total_num_heads"},
                   {"total_num_kv_heads", "total_num_kv_heads"}, {"v_head_size", "v_head_size"},
                   {"gather_output", "gather_output"}, {"input_is_parallel", "input_is_parallel"},
                   {"disable_tp", "disable_tp"}, {"tp_size", "tp_size"}, {"tp_rank", "tp_rank"}),
@@ -69,7 +70,8 @@ const berth_check_row berth_check_rows[] = {
     ROW(.file = "logits_processor", .layer = "LogitsProcessor", .operands = NAMES("hidden_states"),
         .inputs = NAMES({"lm_head_weight", "weight"}, {"embedding_bias", "bias"}),
         .attributes = NAMES({"vocab_size", "num_embeddings"}, {"org_vocab_size", "org_vocab_size"},
-                            {"scale", "scale"}, {"soft_cap", "soft_cap"}),
+                            {"scale", "scale"}, {"soft_cap", "soft_cap"},
+                            {"logits_as_input", "logits_as_input"}),
         .prepare = berth_check_head),
     ROW(.file = "mamba_mixer", .layer = "MambaMixer", .operands = NAMES("hidden_states"),
         .states = NAMES("conv_state", "ssm_state"),
@@ -169,7 +171,8 @@ const berth_check_row berth_check_rows[] = {
         .attributes =
             NAMES({"num_embeddings", "num_embeddings"}, {"embedding_dim", "embedding_dim"},
                   {"org_num_embeddings", "org_num_embeddings"}, {"padding_size", "padding_size"},
-                  {"tp_size", "tp_size"}, {"tp_rank", "tp_rank"}),
+                  {"tp_size", "tp_size"}, {"tp_rank", "tp_rank"}, {"disable_tp", "disable_tp"}),
         .loaded = berth_check_fill_added, .run = berth_check_vocabulary),
+    ROW(.file = "xielu", .prepare = berth_check_xielu),
 };
 const size_t berth_check_row_count = BERTH_COUNT(berth_check_rows);

@@ -21,6 +21,8 @@ BERTH_MUST_CHECK berth_status berth_check_sparse(berth_check_case *at);
 // ---- ops_check_shapes.c -------------------------------------------------------------------------
 
 BERTH_MUST_CHECK berth_status berth_check_convolution(berth_check_case *at);
+// What parameters begin with is of no interest where they are given.
+BERTH_MUST_CHECK berth_status berth_check_xielu(berth_check_case *at);
 BERTH_MUST_CHECK berth_status berth_check_quant_fp8(berth_check_case *at);
 
 // ---- ops_check_layers.c: layers with ranks, states per sequence, a head -------------------------

@@ -3,6 +3,7 @@
 // a word, and scales of groups that lie by column.
 #include <string.h>
 
+#include "base/array.h"
 #include "cli/ops_check_rows.h"
 
 #define KERNEL_DIMS 3
@@ -47,6 +48,17 @@ berth_status berth_check_convolution(berth_check_case *at) {
         .count = weight->ndim - 2,
     };
     return berth_check_set(at, &made);
+}
+
+// ---- parameters of an activation ---------------------------------------------------------------
+
+berth_status berth_check_xielu(berth_check_case *at) {
+    static const char *const names[] = {"alpha_p_init", "alpha_n_init", "beta", "eps",
+                                        "with_vector_loads"};
+    for (size_t i = 0; i < BERTH_COUNT(names); ++i) {
+        berth_check_drop_attribute(at, names[i]);
+    }
+    return BERTH_OK;
 }
 
 // ---- scales by column ---------------------------------------------------------------------------
