@@ -49,16 +49,16 @@ void berth_pool_retain(berth_block_pool *pool, int32_t id) {
     }
 }
 
-bool berth_pool_cover(berth_block_pool *pool, berth_sequence *sequence, int64_t tokens) {
+bool berth_pool_cover(berth_block_pool *pool, berth_block_list *list, int64_t tokens) {
     const int64_t needed = berth_pool_blocks(pool, tokens);
-    if (needed - sequence->block_count > pool->free_count) {
+    if (needed - list->count > pool->free_count) {
         return false;
     }
-    while (sequence->block_count < needed) {
+    while (list->count < needed) {
         const int32_t id = pool->blocks[ENDS].after;
         berth_prefix_forget(pool, id);
         berth_pool_retain(pool, id);
-        sequence->blocks[sequence->block_count++] = id;
+        list->ids[list->count++] = id;
     }
     return true;
 }
@@ -69,12 +69,19 @@ void berth_pool_release(berth_block_pool *pool, int32_t id) {
     }
 }
 
+void berth_pool_drop(berth_block_pool *pool, berth_block_list *list, int64_t count) {
+    for (; list->dropped < count; ++list->dropped) {
+        berth_pool_release(pool, list->ids[list->dropped]);
+        list->ids[list->dropped] = 0;
+    }
+}
+
 // Why the last block first: the end of a sequence is the least likely to be asked for again, and
 // without its beginning it is of no use.
-void berth_pool_return(berth_block_pool *pool, berth_sequence *sequence) {
-    while (sequence->block_count > 0) {
-        berth_pool_release(pool, sequence->blocks[--sequence->block_count]);
+void berth_pool_return(berth_block_pool *pool, berth_block_list *list) {
+    while (list->count > list->dropped) {
+        berth_pool_release(pool, list->ids[--list->count]);
     }
-    sequence->stored = 0;
-    sequence->link = 0;
+    list->count = 0;
+    list->dropped = 0;
 }

@@ -102,7 +102,7 @@ static berth_sequence *find_sequence(berth_engine *engine, uint64_t id) {
 static berth_arena *remove_sequence(berth_engine *engine, berth_sequence *sequence) {
     const size_t index = (size_t)(sequence - engine->sequences.data);
     berth_arena *arena = berth_sequence_end(sequence);
-    berth_pool_return(&engine->pool, sequence);
+    berth_groups_return(&engine->groups, sequence);
     berth_slots_return(&engine->slots, sequence);
     --engine->sequences.count;
     memmove(sequence, sequence + 1, (engine->sequences.count - index) * sizeof *sequence);
@@ -291,7 +291,7 @@ static void collect(berth_engine *engine, const berth_model_output *result) {
         if (sequence->scheduled > 0) {
             sequence->computed += sequence->scheduled;
             engine->stats.computed_tokens += (uint64_t)sequence->scheduled;
-            berth_prefix_store(&engine->pool, sequence);
+            berth_prefix_store(&engine->groups, sequence);
             report(engine, sequence, result);
         }
     }
@@ -304,6 +304,7 @@ static void forget_states(berth_engine *engine) {
     for (size_t i = 0; i < engine->running; ++i) {
         berth_sequence *sequence = &engine->sequences.data[i];
         if (sequence->slot != 0 && sequence->scheduled > 0) {
+            berth_groups_return(&engine->groups, sequence); // windows lack their first blocks
             sequence->computed = 0;
         }
     }

@@ -12,8 +12,9 @@ typedef struct berth_block {
     int32_t users;         // sequences that hold it; 0: it is free
     int32_t before, after; // in the list of free blocks
     int32_t next;          // in its bucket, 0: none
-    uint64_t link;         // what it holds, as a number of its own; 0: nothing that can be found
+    uint64_t link;         // what it holds, as a number; 0: nothing that can be found
     uint64_t parent;       // link of the block before it, 0: it begins a sequence
+    uint64_t bucket;       // where it stands when it has a link
 } berth_block;
 
 // Block 0 is the null block, never handed out; it stands for both ends of the list of free ones.
@@ -25,9 +26,36 @@ typedef struct berth_block_pool {
     // Of the prefix cache, NULL without one.
     int32_t *buckets; // [bucket_mask + 1], first block of each
     uint64_t bucket_mask;
-    int32_t *tokens; // [num_blocks, block_size], of blocks with a link
+    int32_t *tokens; // [num_blocks, block_size], of blocks with a link; NULL but in the first group
     uint64_t last_link;
 } berth_block_pool;
+
+// What one sequence has of one pool: block i holds its tokens from i * block_size on.
+typedef struct berth_block_list {
+    int32_t *ids;
+    int64_t count;
+    int64_t dropped; // so many of the first were given back; the null block stands for them
+} berth_block_list;
+
+// Layers that keep the same tokens of a sequence, and so share a block table. A query at position i
+// sees what is less than `window` tokens behind it and in its own chunk of `chunk` tokens; what no
+// query to come can see is given back while the sequence goes on.
+typedef struct berth_token_group {
+    uint32_t number;      // in a batch
+    int64_t window;       // 0: none
+    int64_t chunk;        // 0: none; never beside a window
+    int64_t most;         // blocks that a sequence of any length has at once, at most
+    uint64_t block_bytes; // over all layers; 0: it has none, and a block is only a number
+    int64_t promised;     // blocks that running sequences will take for the tokens that they have
+    berth_block_pool pool;
+} berth_token_group;
+
+// The first one keeps all tokens. What the other ones' blocks hold is told by the first one's of
+// the same place, so it is there even when no layer is in it.
+typedef struct berth_token_groups {
+    berth_token_group all[BERTH_CACHE_GROUPS_MAX + 1];
+    size_t count;
+} berth_token_groups;
 
 // Slots of what layers keep of a sequence as a whole; slot 0 is the null slot, never handed out.
 typedef struct berth_slot_pool {
@@ -67,11 +95,10 @@ typedef struct berth_sequence {
     int64_t scheduled; // tokens of the step under way
     int64_t first_row; // its first logits row in that step
     int64_t row_count;
-    int32_t *blocks;
-    int64_t block_count;
-    int32_t slot;   // of its states, 0: none
-    int64_t stored; // so many of its first blocks are in the prefix cache
-    uint64_t link;  // of the last of these
+    berth_block_list *blocks; // per group of tokens
+    int32_t slot;             // of its states, 0: none
+    int64_t stored;           // so many of its first blocks are in the prefix cache
+    uint64_t link;            // of the last of these
     int32_t *stop_ids;
     size_t stop_count;
     berth_sampling sampling;
@@ -81,8 +108,16 @@ typedef struct berth_sequence {
     berth_arena *arena; // owned: what the pointers above point to
 } berth_sequence;
 
-// Cache groups of a batch: blocks of tokens, and slots of states.
-enum { BERTH_GROUP_BLOCKS, BERTH_GROUP_SLOTS, BERTH_ENGINE_GROUPS };
+// What a batch has of one cache group: blocks of tokens, or the slots of states.
+typedef struct berth_batch_group {
+    size_t tokens;    // index of its group of tokens; SIZE_MAX: it has slots
+    int32_t *table;   // [sequences, width]
+    int64_t *mapping; // [tokens]; -1: of states nothing is stored by token
+    int64_t width;
+    int64_t shapes[2][2]; // of table and mapping
+    int64_t strides[2][2];
+    berth_tensor tensors[2];
+} berth_batch_group;
 
 // The arrays behind a berth_batch, for the largest step.
 typedef struct berth_batch_arrays {
@@ -91,17 +126,13 @@ typedef struct berth_batch_arrays {
     int32_t *query_start_loc;
     int32_t *seq_lens;
     int32_t *logits_rows;
-    int32_t *block_table; // [sequences, table_width]
-    int64_t *slot_mapping;
-    int32_t *state_table;   // [sequences, 1]
-    int64_t *state_mapping; // -1: of states nothing is stored by token
-    int64_t table_width;
     const berth_sampling **sampling; // per logits row
-    int64_t shapes[9][2];
-    int64_t strides[9][2];
-    berth_tensor tensors[9];
-    const berth_tensor *block_tables[BERTH_ENGINE_GROUPS];
-    const berth_tensor *slot_mappings[BERTH_ENGINE_GROUPS];
+    int64_t shapes[5];
+    berth_tensor tensors[5];
+    berth_batch_group groups[BERTH_CACHE_GROUPS_MAX];
+    size_t group_count;
+    const berth_tensor *block_tables[BERTH_CACHE_GROUPS_MAX];
+    const berth_tensor *slot_mappings[BERTH_CACHE_GROUPS_MAX];
     berth_batch_view view;
     berth_batch batch;
 } berth_batch_arrays;
@@ -115,7 +146,8 @@ struct berth_engine {
     int64_t max_model_len;
     int64_t vocab_size;
     int64_t chunk; // most tokens of one sequence in a step
-    berth_block_pool pool;
+    berth_token_groups groups;
+    size_t group_count; // of a batch
     berth_slot_pool slots;
     // In order of arrival. The first `running` hold blocks and slots: admission takes the next one,
     // preemption gives back the last one.
@@ -130,7 +162,7 @@ struct berth_engine {
     berth_engine_stats stats;
 };
 
-// Sizes the worker's cache and warms it up: max_model_len, vocab_size, pool and slots are set.
+// Sizes the worker's cache and warms it up: max_model_len, vocab_size, groups and slots are set.
 BERTH_MUST_CHECK berth_status berth_engine_start(berth_engine *engine, const berth_config *config);
 
 // ---- requests -----------------------------------------------------------------------------------
@@ -163,19 +195,37 @@ void berth_reply_deinit(berth_reply *reply);
 BERTH_MUST_CHECK berth_status berth_pool_init(berth_block_pool *pool, int64_t num_blocks,
                                               int64_t block_size, berth_arena *arena);
 int64_t berth_pool_blocks(const berth_block_pool *pool, int64_t tokens); // that these fill
-// Gives the sequence blocks for `tokens` tokens in all. False, with no change, when there are not
+// Gives the list blocks for `tokens` tokens in all. False, with no change, when there are not
 // enough.
-bool berth_pool_cover(berth_block_pool *pool, berth_sequence *sequence, int64_t tokens);
+bool berth_pool_cover(berth_block_pool *pool, berth_block_list *list, int64_t tokens);
 void berth_pool_retain(berth_block_pool *pool, int32_t block);
 void berth_pool_release(berth_block_pool *pool, int32_t block);
-void berth_pool_return(berth_block_pool *pool, berth_sequence *sequence);
+// Gives back the first `count` blocks of the list, as far as it still has them.
+void berth_pool_drop(berth_block_pool *pool, berth_block_list *list, int64_t count);
+void berth_pool_return(berth_block_pool *pool, berth_block_list *list); // all
 
-BERTH_MUST_CHECK berth_status berth_prefix_init(berth_block_pool *pool, berth_arena *arena);
-// Gives a sequence without blocks those that hold the beginning of its tokens. False, with no
-// change, when the free blocks but for the `promised` ones do not hold the rest of them.
-bool berth_prefix_admit(berth_block_pool *pool, berth_sequence *sequence, int64_t promised);
+// ---- groups of tokens ---------------------------------------------------------------------------
+
+// Blocks at the beginning of a sequence that nobody sees who is at `position` or behind it.
+int64_t berth_group_skips(const berth_token_group *group, int64_t position);
+// Blocks that a sequence of that many tokens has at once, at most.
+int64_t berth_group_needs(const berth_token_group *group, int64_t tokens);
+// Gives the sequence blocks of every group for its first `tokens` tokens, after taking back what
+// the next of its tokens do not see. False when there are not enough; then nothing is taken.
+bool berth_groups_cover(berth_token_groups *groups, berth_sequence *sequence, int64_t tokens);
+// Counts what the sequence will take for the tokens that it has.
+void berth_groups_promise(berth_token_groups *groups, const berth_sequence *sequence);
+void berth_groups_return(berth_token_groups *groups, berth_sequence *sequence);
+
+// ---- the prefix cache ---------------------------------------------------------------------------
+
+BERTH_MUST_CHECK berth_status berth_prefix_init(berth_token_groups *groups, berth_arena *arena);
+// Gives a sequence without blocks those that hold the beginning of its tokens: of every group the
+// ones that the rest of them sees. False, with no change, when in some group the free blocks but
+// for the promised ones do not hold what it needs besides.
+bool berth_prefix_admit(berth_token_groups *groups, berth_sequence *sequence);
 // Leaves the sequence's full computed blocks to others.
-void berth_prefix_store(berth_block_pool *pool, berth_sequence *sequence);
+void berth_prefix_store(berth_token_groups *groups, berth_sequence *sequence);
 // The block is about to hold something else.
 void berth_prefix_forget(berth_block_pool *pool, int32_t block);
 

@@ -86,6 +86,20 @@ static berth_status check_stops(const berth_request *request) {
 
 // ---- the sequence -------------------------------------------------------------------------------
 
+// Entries for every block that it can ever have, in each group.
+static berth_status reserve_blocks(const berth_engine *engine, berth_sequence *sequence) {
+    const berth_token_groups *groups = &engine->groups;
+    sequence->blocks = BERTH_ARENA_ARRAY(sequence->arena, berth_block_list, groups->count);
+    for (size_t i = 0; sequence->blocks && i < groups->count; ++i) {
+        const int64_t blocks = berth_pool_blocks(&groups->all[i].pool, sequence->token_limit);
+        sequence->blocks[i].ids = BERTH_ARENA_ARRAY(sequence->arena, int32_t, (size_t)blocks);
+        if (!sequence->blocks[i].ids) {
+            return berth_arena_exhausted(sequence->arena, "a request");
+        }
+    }
+    return sequence->blocks ? BERTH_OK : berth_arena_exhausted(sequence->arena, "a request");
+}
+
 static berth_status reserve(const berth_engine *engine, const berth_request *request,
                             berth_sequence *sequence) {
     berth_arena *arena = sequence->arena;
@@ -95,12 +109,11 @@ static berth_status reserve(const berth_engine *engine, const berth_request *req
     const int64_t limit = wanted < engine->max_model_len ? wanted : engine->max_model_len;
     sequence->token_limit = limit;
     sequence->tokens = BERTH_ARENA_ARRAY(arena, int32_t, (size_t)limit);
-    sequence->blocks =
-        BERTH_ARENA_ARRAY(arena, int32_t, (size_t)berth_pool_blocks(&engine->pool, limit));
     sequence->stop_ids = BERTH_ARENA_ARRAY(arena, int32_t, request->stop_count);
-    if (!sequence->tokens || !sequence->blocks || !sequence->stop_ids) {
+    if (!sequence->tokens || !sequence->stop_ids) {
         return berth_arena_exhausted(arena, "a request");
     }
+    BERTH_TRY(reserve_blocks(engine, sequence));
     return berth_reply_init(request, arena, &sequence->reply);
 }
 

@@ -13,7 +13,7 @@ static int64_t smaller(int64_t a, int64_t b) {
 // Gives up the youngest running sequence: it will be computed again from its tokens.
 static void preempt_last(berth_engine *engine) {
     berth_sequence *last = &engine->sequences.data[--engine->running];
-    berth_pool_return(&engine->pool, last);
+    berth_groups_return(&engine->groups, last);
     berth_slots_return(&engine->slots, last);
     last->computed = 0;
     last->scheduled = 0;
@@ -55,7 +55,7 @@ static bool continue_running(berth_engine *engine, budget *left) {
     for (size_t i = 0; i < engine->running && left->tokens > 0 && left->rows > 0; ++i) {
         berth_sequence *sequence = &engine->sequences.data[i];
         const int64_t tokens = count_tokens(engine, sequence, left);
-        while (!berth_pool_cover(&engine->pool, sequence, sequence->computed + tokens)) {
+        while (!berth_groups_cover(&engine->groups, sequence, sequence->computed + tokens)) {
             preempt_last(engine);
             if (i == engine->running) {
                 return false; // it was the youngest itself
@@ -66,15 +66,11 @@ static bool continue_running(berth_engine *engine, budget *left) {
     return engine->running == running;
 }
 
-// Blocks that a running sequence will take for the tokens it has.
-static int64_t count_promised(const berth_engine *engine, const berth_sequence *sequence) {
-    return berth_pool_blocks(&engine->pool, sequence->token_count) - sequence->block_count;
-}
-
 // Takes the next one in, with what the step has left for it.
 static void admit(berth_engine *engine, berth_sequence *sequence, budget *left) {
     const int64_t tokens = count_tokens(engine, sequence, left);
-    const bool is_covered = berth_pool_cover(&engine->pool, sequence, sequence->computed + tokens);
+    const bool is_covered =
+        berth_groups_cover(&engine->groups, sequence, sequence->computed + tokens);
     assert(is_covered); // all of it fits
     (void)is_covered;
     berth_slots_take(&engine->slots, sequence);
@@ -86,19 +82,20 @@ static void admit(berth_engine *engine, berth_sequence *sequence, budget *left) 
 // Those that wait come in as long as the whole of the next one fits into the free blocks. Why the
 // whole of it: half a prompt would hold blocks that the others need to end.
 static void admit_waiting(berth_engine *engine, budget *left) {
-    int64_t promised = 0;
+    for (size_t i = 0; i < engine->groups.count; ++i) {
+        engine->groups.all[i].promised = 0;
+    }
     for (size_t i = 0; i < engine->running; ++i) {
-        promised += count_promised(engine, &engine->sequences.data[i]);
+        berth_groups_promise(&engine->groups, &engine->sequences.data[i]);
     }
     while (engine->running < engine->sequences.count &&
            engine->running < (size_t)engine->max_sequences && left->tokens > 0 && left->rows > 0) {
         berth_sequence *sequence = &engine->sequences.data[engine->running];
-        if (!berth_slots_have(&engine->slots) ||
-            !berth_prefix_admit(&engine->pool, sequence, promised)) {
+        if (!berth_slots_have(&engine->slots) || !berth_prefix_admit(&engine->groups, sequence)) {
             return;
         }
         admit(engine, sequence, left);
-        promised += count_promised(engine, sequence);
+        berth_groups_promise(&engine->groups, sequence);
     }
 }
 

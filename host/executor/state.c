@@ -148,12 +148,19 @@ static berth_status shape_cache(berth_plan *plan, uint32_t index, int64_t num_bl
     return BERTH_OK;
 }
 
+static int64_t count_blocks(const berth_kv_cache_spec *cache, const berth_kv_cache_config *config) {
+    if (config->group_blocks != NULL) {
+        return cache->group < config->group_count ? config->group_blocks[cache->group] : 0;
+    }
+    return cache->is_state != 0 ? config->state_slots : config->num_blocks;
+}
+
 static berth_status create_cache(berth_plan *plan, uint32_t index,
                                  const berth_kv_cache_config *config) {
     const berth_storage *storage = &plan->storages.data[index];
     const bool has_slots = is_slots(plan, storage);
-    const int64_t count = has_slots ? config->state_slots : config->num_blocks;
     const char *layer = layer_of(plan, storage);
+    const int64_t count = count_blocks(berth_plan_cache(plan, layer), config);
     if (count < 1) {
         return BERTH_FAIL(INVALID_ARGUMENT, "layer '%s': a cache of %lld %s, at least 1 is needed",
                           layer, (long long)count, has_slots ? "slots" : "blocks");

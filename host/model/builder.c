@@ -73,12 +73,15 @@ static void slot_describe(berth_builder *builder, const berth_model_description 
 static berth_status check_cache(const berth_building *building, const berth_kv_cache *cache) {
     if (cache->layer == NULL || !is_count(cache->num_heads) || !is_count(cache->num_kv_heads) ||
         !is_count(cache->head_size) || cache->num_heads % cache->num_kv_heads != 0 ||
-        cache->sliding_window < 0 || (cache->is_latent != 0 && cache->num_kv_heads != 1)) {
+        cache->sliding_window < 0 || cache->chunk_size < 0 ||
+        (cache->sliding_window > 0 && cache->chunk_size > 0) ||
+        (cache->is_latent != 0 && cache->num_kv_heads != 1)) {
         return BERTH_FAIL(CORRUPT,
                           "layer '%s': no cache for %" PRId64 " heads over %" PRId64
-                          " key heads of size %" PRId64 ", window %" PRId64,
+                          " key heads of size %" PRId64 ", window %" PRId64 ", chunks of %" PRId64,
                           cache->layer == NULL ? "" : cache->layer, cache->num_heads,
-                          cache->num_kv_heads, cache->head_size, cache->sliding_window);
+                          cache->num_kv_heads, cache->head_size, cache->sliding_window,
+                          cache->chunk_size);
     }
     if (berth_map_find(&building->cache_layers, berth_str_from(cache->layer)) != NULL) {
         return BERTH_FAIL(INTERNAL, "layer '%s' declares its cache twice", cache->layer);
@@ -86,8 +89,33 @@ static berth_status check_cache(const berth_building *building, const berth_kv_c
     return BERTH_OK;
 }
 
+// The group of the layers that see as far back: 0 for the first kind, then on from 2.
+static berth_status find_group(const berth_building *building, const berth_kv_cache *cache,
+                               uint32_t *out_group) {
+    *out_group = 0;
+    for (size_t i = 0; i < building->kv_caches.count; ++i) {
+        const berth_kv_cache_spec *known = &building->kv_caches.data[i];
+        if (known->is_state != 0) {
+            continue;
+        }
+        if (known->sliding_window == cache->sliding_window &&
+            known->chunk_size == cache->chunk_size) {
+            *out_group = known->group;
+            return BERTH_OK;
+        }
+        const uint32_t next = known->group + (known->group == 0 ? 2 : 1);
+        *out_group = next > *out_group ? next : *out_group;
+    }
+    return *out_group < BERTH_CACHE_GROUPS_MAX
+               ? BERTH_OK
+               : BERTH_FAIL(UNSUPPORTED, "layer '%s': layers of more than %u different windows",
+                            cache->layer, BERTH_CACHE_GROUPS_MAX - 1);
+}
+
 static berth_status add_cache(berth_building *building, const berth_kv_cache *cache) {
+    uint32_t group = 0;
     BERTH_TRY(check_cache(building, cache));
+    BERTH_TRY(find_group(building, cache, &group));
     // A state is one block; the executor allocates as many as there is memory for.
     const bool is_latent = cache->is_latent != 0;
     const berth_value_type block = {
@@ -123,8 +151,10 @@ static berth_status add_cache(berth_building *building, const berth_kv_cache *ca
             .block_size = building->config->block_size,
             .sliding_window = cache->sliding_window,
             .dtype = building->activation,
+            .group = group,
             .is_latent = cache->is_latent,
             .page_bytes = (is_latent ? 1 : 2) * berth_dtype_bytes(block.dtype, (uint64_t)elements),
+            .chunk_size = cache->chunk_size,
         });
 }
 
@@ -162,7 +192,7 @@ static berth_status add_slot(berth_building *building, const berth_layer_state *
                                                       .size = sizeof(berth_kv_cache_spec),
                                                       .layer = layer,
                                                       .dtype = type->dtype,
-                                                      .group = 1,
+                                                      .group = BERTH_CACHE_GROUP_STATES,
                                                       .page_bytes = bytes,
                                                       .is_state = 1,
                                                   });

@@ -187,6 +187,7 @@ static berth_status initialize_from_config(berth_worker *worker,
         .num_blocks = config->num_blocks,
         .group_count = config->group_count,
         .state_slots = BERTH_HAS(config, state_slots) ? config->state_slots : 0,
+        .group_blocks = BERTH_HAS(config, group_blocks) ? config->group_blocks : NULL,
     };
     if (config->num_blocks < 2) {
         return BERTH_FAIL(INVALID_ARGUMENT,
@@ -233,8 +234,12 @@ static berth_status execute_dummy_batch(berth_worker *worker) {
     const berth_tensor table = ARRAY(block, 2, shape, BERTH_DTYPE_I32);
     const berth_tensor mapping = ARRAY(slot, 1, shape, BERTH_DTYPE_I64);
 #undef ARRAY
-    const berth_tensor *tables[] = {&table, &table};
-    const berth_tensor *mappings[] = {&mapping, &mapping};
+    const berth_tensor *tables[BERTH_CACHE_GROUPS_MAX];
+    const berth_tensor *mappings[BERTH_CACHE_GROUPS_MAX];
+    for (size_t i = 0; i < BERTH_CACHE_GROUPS_MAX; ++i) {
+        tables[i] = &table;
+        mappings[i] = &mapping;
+    }
     const berth_batch_view view = {
         .size = sizeof view,
         .token_ids = &token,
@@ -251,7 +256,7 @@ static berth_status execute_dummy_batch(berth_worker *worker) {
         .token_count = 1,
         .sequence_count = 1,
         .logits_row_count = 1,
-        .group_count = 2,
+        .group_count = BERTH_CACHE_GROUPS_MAX,
         .max_query_len = 1,
         .max_seq_len = 1,
     };

@@ -4,7 +4,8 @@
 // All tokens of all sequences stand one after another; nothing is padded. The host owns everything
 // and keeps it valid for the call. Token ids, positions, offsets, lengths and block tables are
 // int32, slot mappings int64. Block 0 is the null block: nothing is ever read from it or written to
-// it.
+// it. In a block table it stands for what is behind the sequence and, from ABI 1.1 on, for what
+// lies before the window or chunk that the group's layers see.
 #ifndef BERTH_BATCH_H
 #define BERTH_BATCH_H
 
@@ -12,7 +13,8 @@
 
 // The same arrays once in host memory and once in the device's. For a platform with host memory the
 // two views are the same. A cache group is a set of layers that share one block table: keys and
-// values of all layers, or what they keep of a sequence as a whole.
+// values of layers that see as far back as each other, or what layers keep of a sequence as a
+// whole.
 typedef struct berth_batch_view {
     uint64_t size;
     const berth_tensor *token_ids;       // i32 [tokens]

@@ -89,10 +89,15 @@ typedef struct berth_kv_cache {
     int64_t num_heads;
     int64_t num_kv_heads;
     int64_t head_size;
-    int64_t sliding_window; // 0: none
+    // Tokens that a query sees, its own included; 0: all before it. From ABI 1.1 on the host may
+    // forget what is further back, so no op on the cache may look there.
+    int64_t sliding_window;
     // 1: one state of rows that serve as keys and values of all heads; num_kv_heads is 1 and
     // head_size the width of a row. The state is [blocks, block_size, head_size].
     uint64_t is_latent;
+    // The sequence is cut into chunks of so many tokens, and a query sees its own only, instead of
+    // a window; 0: it is not. From ABI 1.1 on
+    int64_t chunk_size;
 } berth_kv_cache;
 
 // y = x W^T + b, by way of the layer's quantization method.

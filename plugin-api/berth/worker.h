@@ -50,16 +50,26 @@ typedef struct berth_kv_cache_spec {
     uint64_t page_bytes; // one block of this layer, keys and values
     uint64_t is_latent;  // 1: one row of head_size serves as both
     // 1: what the layer keeps of every sequence (berth_layer_state), in group 1; caches of keys and
-    // values are in group 0. A block is one slot, however long its sequence: block_size is 0, and a
-    // block table of the group has one column.
+    // values are in the others. A block is one slot, however long its sequence: block_size is 0,
+    // and a block table of the group has one column.
     uint64_t is_state;
+    int64_t chunk_size; // tokens are seen by those of their own chunk only, 0: by all
 } berth_kv_cache_spec;
+
+// From ABI 1.1 on a group keeps of a sequence what that one of its layers needs which sees
+// furthest; blocks before that are given to others while the sequence goes on. The host's own
+// worker has a group for every sliding_window and chunk_size of the model.
+#define BERTH_CACHE_GROUPS_MAX   16u
+#define BERTH_CACHE_GROUP_STATES 1u
 
 typedef struct berth_kv_cache_config {
     uint64_t size;
     int64_t num_blocks; // of group 0, the null block included
     int64_t group_count;
     int64_t state_slots; // of group 1, the null slot included; 0: the model keeps no states
+    // [group_count], blocks or slots of every group, the null one included; NULL: as the members
+    // above say. From ABI 1.1 on
+    const int64_t *group_blocks;
 } berth_kv_cache_config;
 
 // How the token after one row is chosen. A member that is 0 does nothing. The steps, in this order:

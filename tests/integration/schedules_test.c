@@ -343,6 +343,7 @@ TEST_CASES(schedules_do_not_change_the_tokens_of) {
         {.name = "llama-linear",  .keeps_states = false, .has_no_cache = false},
         {.name = "llama-dynamic", .keeps_states = false, .has_no_cache = false},
         {.name = "mistral-swa",   .keeps_states = false, .has_no_cache = false},
+        {.name = "gemma2",        .keeps_states = false, .has_no_cache = false},
         {.name = "qwen2",         .keeps_states = false, .has_no_cache = false},
         {.name = "qwen3",         .keeps_states = false, .has_no_cache = false},
         {.name = "shakespeare",   .keeps_states = false, .has_no_cache = false},

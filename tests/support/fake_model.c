@@ -40,13 +40,42 @@ static berth_status get_model(berth_worker *worker, berth_model_info *out) {
     return BERTH_OK;
 }
 
+static uint64_t window_count(const fake_model *model) {
+    uint64_t count = 0;
+    while (count < FAKE_WINDOWS && (model->windows[count].window || model->windows[count].chunk)) {
+        ++count;
+    }
+    return count;
+}
+
+// Groups 2 and 3, or 0 and 2 where nothing else is in the first.
+static uint32_t group_of(const fake_model *model, uint64_t window) {
+    return model->has_windows_only ? (uint32_t)window * 2 : (uint32_t)window + 2;
+}
+
+static int64_t first_seen(fake_sight sight, int64_t position) {
+    if (sight.chunk > 0) {
+        return position / sight.chunk * sight.chunk;
+    }
+    return sight.window > 0 && position >= sight.window ? position - sight.window + 1 : 0;
+}
+
 static berth_status get_spec(berth_worker *worker, berth_kv_cache_spec *const *specs,
                              uint64_t capacity, uint64_t *out_count) {
     const fake_model *model = model_of(worker);
-    const uint64_t caches = model->has_no_cache ? 0 : 1;
+    uint64_t caches = model->has_no_cache || model->has_windows_only ? 0 : 1;
     if (capacity > 0 && caches > 0) {
         specs[0]->block_size = FAKE_BLOCK_SIZE;
         specs[0]->page_bytes = FAKE_BLOCK_SIZE * sizeof(int32_t);
+    }
+    for (uint64_t i = 0; i < window_count(model); ++i, ++caches) {
+        if (capacity > caches) {
+            specs[caches]->block_size = FAKE_BLOCK_SIZE;
+            specs[caches]->page_bytes = FAKE_BLOCK_SIZE * sizeof(int32_t);
+            specs[caches]->sliding_window = model->windows[i].window;
+            specs[caches]->chunk_size = model->windows[i].chunk;
+            specs[caches]->group = group_of(model, i);
+        }
     }
     if (capacity > caches && model->keeps_states) {
         specs[caches]->is_state = 1;
@@ -65,8 +94,13 @@ static berth_status available_memory(berth_worker *worker, uint64_t *out_bytes) 
 }
 
 static berth_status set_cache(berth_worker *worker, const berth_kv_cache_config *config) {
-    model_of(worker)->num_blocks = config->num_blocks;
-    model_of(worker)->num_slots = config->state_slots;
+    fake_model *model = model_of(worker);
+    model->num_blocks = config->num_blocks;
+    model->num_slots = config->state_slots;
+    for (uint64_t i = 0; i < window_count(model); ++i) {
+        model->window_blocks[i] = config->group_blocks[group_of(model, i)];
+        CHECK(model->window_blocks[i] <= FAKE_MAX_BLOCKS);
+    }
     CHECK(config->state_slots <= FAKE_MAX_SLOTS);
     return BERTH_OK;
 }
@@ -86,6 +120,40 @@ static int64_t sequence_of(const berth_batch *batch, int32_t row) {
     return sequence;
 }
 
+// Token `position` in the cache of a window. What is behind the window is never looked at.
+static int32_t window_token(const fake_model *model, const berth_batch *batch, uint64_t window,
+                            int64_t sequence, int32_t position) {
+    const berth_tensor *table = batch->host->block_tables[group_of(model, window)];
+    const int32_t *blocks = (const int32_t *)table->data + sequence * table->strides[0];
+    const int32_t block = blocks[position / FAKE_BLOCK_SIZE];
+    CHECK(block > 0 && block < model->window_blocks[window]);
+    return model->window_caches[window][block * FAKE_BLOCK_SIZE + position % FAKE_BLOCK_SIZE];
+}
+
+static uint32_t hash_of_window(const fake_model *model, const berth_batch *batch, int32_t row) {
+    const int64_t sequence = sequence_of(batch, row);
+    const int32_t position = ((const int32_t *)batch->host->positions->data)[row];
+    uint32_t hash = HASH_START;
+    for (int64_t i = first_seen(model->windows[0], position); i <= position; ++i) {
+        hash = mix(hash, window_token(model, batch, 0, sequence, (int32_t)i));
+    }
+    return hash;
+}
+
+// Every window shows the tokens that the cache of all has.
+static void check_windows(const fake_model *model, const berth_batch *batch, int32_t row,
+                          const int32_t *blocks) {
+    const int64_t sequence = sequence_of(batch, row);
+    const int32_t position = ((const int32_t *)batch->host->positions->data)[row];
+    for (uint64_t w = 0; w < window_count(model); ++w) {
+        for (int64_t i = first_seen(model->windows[w], position); i <= position; ++i) {
+            const int32_t block = blocks[i / FAKE_BLOCK_SIZE];
+            CHECK_INT(window_token(model, batch, w, sequence, (int32_t)i),
+                      model->cache[block * FAKE_BLOCK_SIZE + i % FAKE_BLOCK_SIZE]);
+        }
+    }
+}
+
 // A hash over the cache from position 0 to the row's own.
 static uint32_t hash_of_row(const fake_model *model, const berth_batch *batch, int32_t row) {
     const berth_tensor *table = batch->host->block_tables[0];
@@ -98,6 +166,7 @@ static uint32_t hash_of_row(const fake_model *model, const berth_batch *batch, i
         CHECK(block > 0 && block < model->num_blocks);
         hash = mix(hash, model->cache[block * FAKE_BLOCK_SIZE + i % FAKE_BLOCK_SIZE]);
     }
+    check_windows(model, batch, row, blocks);
     return hash;
 }
 
@@ -128,6 +197,9 @@ static void step_states(fake_model *model, const berth_batch *batch) {
 }
 
 static uint32_t hash_after(const fake_model *model, const berth_batch *batch, int32_t row) {
+    if (model->has_windows_only) {
+        return hash_of_window(model, batch, row);
+    }
     if (!model->keeps_states) {
         return hash_of_row(model, batch, row);
     }
@@ -161,6 +233,18 @@ static berth_status sample(berth_worker *worker, const berth_scheduler_output *i
     return BERTH_OK;
 }
 
+static void store_windows(fake_model *model, const berth_batch *batch) {
+    const int32_t *ids = batch->host->token_ids->data;
+    for (uint64_t w = 0; w < window_count(model); ++w) {
+        const int64_t *slots = batch->host->slot_mappings[group_of(model, w)]->data;
+        for (int64_t i = 0; i < batch->token_count; ++i) {
+            CHECK(slots[i] >= FAKE_BLOCK_SIZE &&
+                  slots[i] < model->window_blocks[w] * FAKE_BLOCK_SIZE);
+            model->window_caches[w][slots[i]] = ids[i];
+        }
+    }
+}
+
 static berth_status execute(berth_worker *worker, const berth_scheduler_output *input,
                             berth_model_output *out) {
     fake_model *model = model_of(worker);
@@ -173,7 +257,9 @@ static berth_status execute(berth_worker *worker, const berth_scheduler_output *
     if (++model->steps == model->failing_step) {
         return BERTH_UNAVAILABLE; // a failure may well come after the states have moved on
     }
-    for (int64_t i = 0; i < batch->token_count && !model->has_no_cache; ++i) {
+    store_windows(model, batch);
+    const bool has_cache = !model->has_no_cache && !model->has_windows_only;
+    for (int64_t i = 0; i < batch->token_count && has_cache; ++i) {
         CHECK(slots[i] >= FAKE_BLOCK_SIZE && slots[i] < model->num_blocks * FAKE_BLOCK_SIZE);
         model->cache[slots[i]] = ids[i];
     }
@@ -337,17 +423,23 @@ static int32_t choose(const client *c, uint32_t hash, const int32_t *output, siz
     return token;
 }
 
+// What the model knows of the first `count` tokens of prompt and output.
+static uint32_t hash_of(const client *c, const int32_t *output, size_t count) {
+    uint32_t hash = HASH_START;
+    for (size_t i = (size_t)first_seen(c->sight, (int64_t)count - 1); i < count; ++i) {
+        const size_t prompt = c->request.prompt_count;
+        hash = mix(hash, i < prompt ? c->prompt[i] : output[i - prompt]);
+    }
+    return hash;
+}
+
 size_t client_expect(const client *c, int32_t *tokens, berth_finish *out_finish) {
     const berth_request *asked = &c->request;
-    uint32_t hash = HASH_START;
     size_t count = 0;
-    for (size_t i = 0; i < asked->prompt_count; ++i) {
-        hash = mix(hash, c->prompt[i]);
-    }
     *out_finish = BERTH_FINISH_LENGTH;
     while ((int64_t)count < asked->max_tokens && asked->prompt_count + count < FAKE_MODEL_LEN) {
+        const uint32_t hash = hash_of(c, tokens, asked->prompt_count + count);
         tokens[count] = choose(c, hash, tokens, count);
-        hash = mix(hash, tokens[count]);
         ++count;
         if (is_among(asked->stop_ids, asked->stop_count, tokens[count - 1])) {
             *out_finish = BERTH_FINISH_STOP;

@@ -3,7 +3,8 @@
 // function of every token that the block table leads to, so a wrong slot, block, position or order
 // changes the text. It samples as the default worker does. With `keeps_states` a running hash of
 // each sequence lies in its slot, too, and a state that is not what the tokens give fails the test;
-// such a model may have no cache of tokens.
+// such a model may have no cache of tokens. Layers with windows or chunks have caches of their own,
+// in which a query must find what it sees; a model of such layers alone knows nothing else.
 //
 // Beside it stands a client, who knows without any engine what the text must be.
 #ifndef FAKE_MODEL_H
@@ -20,9 +21,20 @@
 #define FAKE_MAX_ROWS   64
 #define FAKE_MAX_SLOTS  16
 #define FAKE_MAX_TOKENS 64 // of a step
+#define FAKE_WINDOWS    2
+
+// What a query sees of the tokens up to its own; both 0: all of them.
+typedef struct fake_sight {
+    int64_t window;
+    int64_t chunk;
+} fake_sight;
 
 typedef struct fake_model {
     int32_t cache[FAKE_MAX_BLOCKS * FAKE_BLOCK_SIZE];
+    fake_sight windows[FAKE_WINDOWS]; // the first without either ends them
+    int32_t window_caches[FAKE_WINDOWS][FAKE_MAX_BLOCKS * FAKE_BLOCK_SIZE];
+    int64_t window_blocks[FAKE_WINDOWS];
+    bool has_windows_only; // then the first one's cache is in group 0, and the text follows from it
     uint32_t states[FAKE_MAX_SLOTS];
     uint32_t hashes[FAKE_MAX_TOKENS]; // after each token of the step
     float logits[FAKE_MAX_ROWS * FAKE_VOCAB];
@@ -63,6 +75,7 @@ typedef struct client {
     size_t token_count;
     size_t text_size;
     uint64_t id;
+    fake_sight sight; // of the model that it asks
     int32_t prompt[FAKE_MODEL_LEN];
     int32_t tokens[FAKE_MODEL_LEN];
     berth_finish finish;

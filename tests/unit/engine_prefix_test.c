@@ -15,14 +15,18 @@
 
 typedef struct pool_rig {
     berth_arena *arena;
-    berth_block_pool pool;
+    berth_token_groups groups; // one, which keeps all tokens
+    berth_block_pool *pool;
 } pool_rig;
 
 static void open_rig(pool_rig *rig, int64_t num_blocks, int64_t block_size) {
     memset(rig, 0, sizeof *rig);
     CHECK_OK(berth_arena_create(1 << 14, 1 << 22, &rig->arena));
-    CHECK_OK(berth_pool_init(&rig->pool, num_blocks, block_size, rig->arena));
-    CHECK_OK(berth_prefix_init(&rig->pool, rig->arena));
+    rig->groups.count = 1;
+    rig->groups.all[0].most = num_blocks;
+    rig->pool = &rig->groups.all[0].pool;
+    CHECK_OK(berth_pool_init(rig->pool, num_blocks, block_size, rig->arena));
+    CHECK_OK(berth_prefix_init(&rig->groups, rig->arena));
 }
 
 static void close_rig(pool_rig *rig) {
@@ -31,6 +35,7 @@ static void close_rig(pool_rig *rig) {
 
 typedef struct holder {
     berth_sequence sequence;
+    berth_block_list list;
     int32_t tokens[MOST];
     int32_t blocks[MOST];
 } holder;
@@ -45,30 +50,31 @@ static void fill(holder *h, int32_t from, int64_t count) {
 static void init_holder(holder *h) {
     memset(h, 0, sizeof *h);
     h->sequence.tokens = h->tokens;
-    h->sequence.blocks = h->blocks;
+    h->sequence.blocks = &h->list;
+    h->list.ids = h->blocks;
 }
 
 // Admits, computes and stores all of it.
 static void run(pool_rig *rig, holder *h) {
-    CHECK(berth_prefix_admit(&rig->pool, &h->sequence, 0));
-    CHECK(berth_pool_cover(&rig->pool, &h->sequence, h->sequence.token_count));
+    CHECK(berth_prefix_admit(&rig->groups, &h->sequence));
+    CHECK(berth_pool_cover(rig->pool, &h->list, h->sequence.token_count));
     h->sequence.computed = h->sequence.token_count;
-    berth_prefix_store(&rig->pool, &h->sequence);
+    berth_prefix_store(&rig->groups, &h->sequence);
 }
 
 static void check_blocks(const holder *h, const int32_t *expected, int64_t count) {
-    CHECK_INT(h->sequence.block_count, count);
+    CHECK_INT(h->list.count, count);
     CHECK_BYTES(h->blocks, expected, (size_t)count * sizeof *expected);
 }
 
 static void check_free(const pool_rig *rig, const int32_t *expected, int64_t count) {
-    CHECK_INT(rig->pool.free_count, count);
+    CHECK_INT(rig->pool->free_count, count);
     int32_t id = 0;
     for (int64_t i = 0; i < count; ++i) {
-        id = rig->pool.blocks[id].after;
+        id = rig->pool->blocks[id].after;
         CHECK_INT(id, expected[i]);
     }
-    CHECK_INT(rig->pool.blocks[id].after, 0);
+    CHECK_INT(rig->pool->blocks[id].after, 0);
 }
 
 // ---- known answers ------------------------------------------------------------------------------
@@ -87,9 +93,9 @@ static void share_48_tokens(pool_rig *rig) {
     run(rig, &b);
     check_blocks(&a, first, 4);
     check_blocks(&b, second, 4);
-    CHECK_INT(rig->pool.blocks[1].users, 2);
-    berth_pool_return(&rig->pool, &a.sequence);
-    berth_pool_return(&rig->pool, &b.sequence);
+    CHECK_INT(rig->pool->blocks[1].users, 2);
+    berth_pool_return(rig->pool, &a.list);
+    berth_pool_return(rig->pool, &b.list);
     check_free(rig, order, USABLE);
 }
 
@@ -102,9 +108,9 @@ TEST(prefix_is_found_again_and_its_end_is_taken_first) {
     init_holder(&c);
     fill(&c, 0, 48);
     fill(&c, 700, 3);
-    CHECK(berth_prefix_admit(&rig.pool, &c.sequence, 0));
+    CHECK(berth_prefix_admit(&rig.groups, &c.sequence));
     CHECK_INT(c.sequence.computed, 48);
-    CHECK(berth_pool_cover(&rig.pool, &c.sequence, 51));
+    CHECK(berth_pool_cover(rig.pool, &c.list, 51));
     check_blocks(&c, expected, 4);
     close_rig(&rig);
 }
@@ -119,11 +125,11 @@ TEST(prefix_gives_way_to_a_request_that_needs_every_block) {
     fill(&c, 5000, MOST);
     run(&rig, &c);
     check_blocks(&c, expected, USABLE);
-    berth_pool_return(&rig.pool, &c.sequence);
+    berth_pool_return(rig.pool, &c.list);
     holder a; // what was there before is gone
     init_holder(&a);
     fill(&a, 0, 55);
-    CHECK(berth_prefix_admit(&rig.pool, &a.sequence, 0));
+    CHECK(berth_prefix_admit(&rig.groups, &a.sequence));
     CHECK_INT(a.sequence.computed, 0);
     close_rig(&rig);
 }
@@ -140,14 +146,14 @@ TEST(prefix_blocks_are_evicted_in_the_order_of_their_last_use) {
     fill(&b, 5 * BLOCK + 7, 3 * BLOCK);
     run(&rig, &a);
     run(&rig, &b);
-    berth_pool_return(&rig.pool, &a.sequence);
-    berth_pool_return(&rig.pool, &b.sequence);
+    berth_pool_return(rig.pool, &a.list);
+    berth_pool_return(rig.pool, &b.list);
     check_free(&rig, order, USABLE);
     init_holder(&c);
     fill(&c, 0, 2 * BLOCK + 3);
     run(&rig, &c);
     check_blocks(&c, expected, 3);
-    CHECK_INT(rig.pool.free_count, 7);
+    CHECK_INT(rig.pool->free_count, 7);
     close_rig(&rig);
 }
 
@@ -159,9 +165,10 @@ TEST(prefix_leaves_the_last_token_to_be_computed) {
     fill(&a, 0, 3 * BLOCK);
     b = a;
     b.sequence.tokens = b.tokens;
-    b.sequence.blocks = b.blocks;
+    b.sequence.blocks = &b.list;
+    b.list.ids = b.blocks;
     run(&rig, &a);
-    CHECK(berth_prefix_admit(&rig.pool, &b.sequence, 0));
+    CHECK(berth_prefix_admit(&rig.groups, &b.sequence));
     CHECK_INT(b.sequence.computed, 2 * BLOCK);
     close_rig(&rig);
 }
@@ -177,7 +184,7 @@ TEST(prefix_does_not_find_a_block_behind_another_beginning) {
     fill(&b, 1, BLOCK);
     fill(&b, 100, BLOCK + 1);
     run(&rig, &a);
-    CHECK(berth_prefix_admit(&rig.pool, &b.sequence, 0));
+    CHECK(berth_prefix_admit(&rig.groups, &b.sequence));
     CHECK_INT(b.sequence.computed, 0);
     close_rig(&rig);
 }
@@ -190,19 +197,21 @@ TEST(prefix_admits_nothing_when_the_rest_does_not_fit) {
     init_holder(&a);
     fill(&a, 0, 2 * BLOCK);
     run(&rig, &a);
-    berth_pool_return(&rig.pool, &a.sequence);
+    berth_pool_return(rig.pool, &a.list);
     init_holder(&b);
     fill(&b, 500, BLOCK);
     run(&rig, &b); // 3 of 4 are free, 2 of them with the prefix
     init_holder(&c);
     fill(&c, 0, 4 * BLOCK);
-    CHECK(!berth_prefix_admit(&rig.pool, &c.sequence, 0));
-    CHECK_INT(c.sequence.block_count, 0);
+    CHECK(!berth_prefix_admit(&rig.groups, &c.sequence));
+    CHECK_INT(c.list.count, 0);
     CHECK_INT(c.sequence.computed, 0);
-    CHECK_INT(rig.pool.free_count, 3);
+    CHECK_INT(rig.pool->free_count, 3);
     c.sequence.token_count = 3 * BLOCK;
-    CHECK(!berth_prefix_admit(&rig.pool, &c.sequence, 1));
-    CHECK(berth_prefix_admit(&rig.pool, &c.sequence, 0));
+    rig.groups.all[0].promised = 1;
+    CHECK(!berth_prefix_admit(&rig.groups, &c.sequence));
+    rig.groups.all[0].promised = 0;
+    CHECK(berth_prefix_admit(&rig.groups, &c.sequence));
     CHECK_INT(c.sequence.computed, 2 * BLOCK);
     close_rig(&rig);
 }
@@ -215,20 +224,20 @@ TEST(prefix_computed_twice_is_kept_once) {
     fill(&a, 0, 2 * BLOCK + 1);
     init_holder(&b);
     fill(&b, 0, 2 * BLOCK + 5);
-    CHECK(berth_prefix_admit(&rig.pool, &a.sequence, 0));
-    CHECK(berth_prefix_admit(&rig.pool, &b.sequence, 0)); // nothing is stored yet
-    CHECK(berth_pool_cover(&rig.pool, &a.sequence, a.sequence.token_count));
-    CHECK(berth_pool_cover(&rig.pool, &b.sequence, b.sequence.token_count));
-    CHECK_INT(rig.pool.free_count, 4);
+    CHECK(berth_prefix_admit(&rig.groups, &a.sequence));
+    CHECK(berth_prefix_admit(&rig.groups, &b.sequence)); // nothing is stored yet
+    CHECK(berth_pool_cover(rig.pool, &a.list, a.sequence.token_count));
+    CHECK(berth_pool_cover(rig.pool, &b.list, b.sequence.token_count));
+    CHECK_INT(rig.pool->free_count, 4);
     a.sequence.computed = a.sequence.token_count;
     b.sequence.computed = b.sequence.token_count;
-    berth_prefix_store(&rig.pool, &a.sequence);
-    berth_prefix_store(&rig.pool, &b.sequence);
-    CHECK_INT(rig.pool.free_count, 6);
+    berth_prefix_store(&rig.groups, &a.sequence);
+    berth_prefix_store(&rig.groups, &b.sequence);
+    CHECK_INT(rig.pool->free_count, 6);
     CHECK_BYTES(a.blocks, b.blocks, 2 * sizeof(int32_t));
     CHECK(a.blocks[2] != b.blocks[2]);
-    berth_pool_return(&rig.pool, &a.sequence);
-    CHECK_INT(rig.pool.blocks[b.blocks[0]].users, 1);
+    berth_pool_return(rig.pool, &a.list);
+    CHECK_INT(rig.pool->blocks[b.blocks[0]].users, 1);
     close_rig(&rig);
 }
 
@@ -255,11 +264,11 @@ static void enter(pool_rig *rig, holder *h, const record *records, uint32_t *ran
     for (int64_t i = 0; i < count; ++i) {
         fill(h, (int32_t)below(random, 2), 1); // two tokens: prefixes meet all the time
     }
-    if (!berth_prefix_admit(&rig->pool, &h->sequence, 0)) {
+    if (!berth_prefix_admit(&rig->groups, &h->sequence)) {
         h->sequence.token_count = 0;
         return;
     }
-    for (int64_t i = 0; i < h->sequence.block_count; ++i) {
+    for (int64_t i = 0; i < h->list.count; ++i) {
         const record *held = &records[h->blocks[i]];
         CHECK_INT(held->count, (i + 1) * SHORT_BLOCK);
         CHECK_BYTES(held->tokens, h->tokens, (size_t)held->count * sizeof(int32_t));
@@ -268,16 +277,16 @@ static void enter(pool_rig *rig, holder *h, const record *records, uint32_t *ran
 
 static void compute(pool_rig *rig, holder *h, record *records) {
     berth_sequence *sequence = &h->sequence;
-    if (!berth_pool_cover(&rig->pool, sequence, sequence->token_count)) {
+    if (!berth_pool_cover(rig->pool, &h->list, sequence->token_count)) {
         return;
     }
     for (int64_t i = sequence->computed; i < sequence->token_count; ++i) {
-        record *held = &records[sequence->blocks[i / SHORT_BLOCK]];
+        record *held = &records[h->blocks[i / SHORT_BLOCK]];
         held->count = i + 1;
         memcpy(held->tokens, h->tokens, (size_t)held->count * sizeof(int32_t));
     }
     sequence->computed = sequence->token_count;
-    berth_prefix_store(&rig->pool, sequence);
+    berth_prefix_store(&rig->groups, sequence);
 }
 
 // Every block is free or has as many users as there are holders of it.
@@ -285,15 +294,15 @@ static void check_pool(const pool_rig *rig, const holder *holders) {
     int32_t users[LIFE_BLOCKS] = {0};
     int64_t free_count = 0;
     for (size_t h = 0; h < HOLDERS; ++h) {
-        for (int64_t i = 0; i < holders[h].sequence.block_count; ++i) {
+        for (int64_t i = 0; i < holders[h].list.count; ++i) {
             ++users[holders[h].blocks[i]];
         }
     }
     for (int32_t id = 1; id < LIFE_BLOCKS; ++id) {
-        CHECK_INT(rig->pool.blocks[id].users, users[id]);
+        CHECK_INT(rig->pool->blocks[id].users, users[id]);
         free_count += users[id] == 0;
     }
-    CHECK_INT(rig->pool.free_count, free_count);
+    CHECK_INT(rig->pool->free_count, free_count);
 }
 
 TEST(prefix_blocks_hold_what_they_are_found_for_whatever_happens) {
@@ -307,9 +316,9 @@ TEST(prefix_blocks_hold_what_they_are_found_for_whatever_happens) {
         holder *h = &holders[below(&random, HOLDERS)];
         if (h->sequence.token_count == 0) {
             enter(&rig, h, records, &random);
-            found += h->sequence.block_count;
+            found += h->list.count;
         } else if (below(&random, 3) == 0) {
-            berth_pool_return(&rig.pool, &h->sequence);
+            berth_pool_return(rig.pool, &h->list);
             h->sequence.token_count = 0;
         } else {
             compute(&rig, h, records);
@@ -353,7 +362,8 @@ TEST(engine_shares_blocks_of_prompts_that_come_together) {
         client_add(&clients[i], &b);
     }
     clients_step(clients, 2, &b);
-    CHECK_INT(b.engine->pool.free_count, FAKE_MAX_BLOCKS - 1 - 3 - 2); // 3 together, 1 each
+    CHECK_INT(b.engine->groups.all[0].pool.free_count,
+              FAKE_MAX_BLOCKS - 1 - 3 - 2); // 3 together, 1 each
     clients_run(clients, 2, &b);
     client_check(&clients[0]);
     client_check(&clients[1]);
@@ -389,7 +399,7 @@ TEST(engine_has_no_prefix_cache_where_the_configuration_says_so) {
         client_check(&clients[i]);
     }
     CHECK_UINT(berth_engine_get_stats(b.engine).cached_tokens, 0);
-    CHECK_NULL(b.engine->pool.buckets);
+    CHECK_NULL(b.engine->groups.all[0].pool.buckets);
     bench_close(&b);
 }
 

@@ -83,7 +83,7 @@ TEST(engine_hands_out_every_slot_once_and_gets_it_back_once) {
             }
         }
         CHECK_INT(b.engine->slots.free_count, b.config.max_num_seqs);
-        CHECK_INT(b.engine->pool.free_count, b.model.num_blocks - 1);
+        CHECK_INT(b.engine->groups.all[0].pool.free_count, b.model.num_blocks - 1);
         const berth_engine_stats stats = berth_engine_get_stats(b.engine);
         CHECK_UINT(stats.cached_tokens, 0);
         CHECK(!b.model.has_no_cache || stats.preemptions == 0);

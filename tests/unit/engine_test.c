@@ -237,7 +237,8 @@ TEST(engine_gives_the_same_text_in_any_company) {
         CHECK_INT(stats.computed_tokens, b.model.computed_tokens);
         CHECK(b.model.largest_step <= b.config.max_num_batched_tokens);
         CHECK(b.config.enable_prefix_caching || stats.cached_tokens == 0);
-        CHECK_INT(b.engine->pool.free_count, b.config.kv_cache_blocks - 1); // all came back
+        CHECK_INT(b.engine->groups.all[0].pool.free_count,
+                  b.config.kv_cache_blocks - 1); // all came back
         sum.preemptions += stats.preemptions;
         sum.cached_tokens += stats.cached_tokens;
         bench_close(&b);
@@ -306,7 +307,7 @@ TEST(engine_forgets_an_aborted_request) {
     for (size_t i = 1; i < 5; ++i) {
         client_check(&clients[i]);
     }
-    CHECK_INT(b.engine->pool.free_count, FAKE_MAX_BLOCKS - 1);
+    CHECK_INT(b.engine->groups.all[0].pool.free_count, FAKE_MAX_BLOCKS - 1);
     bench_close(&b);
 }
 

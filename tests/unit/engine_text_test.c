@@ -366,7 +366,7 @@ TEST(engine_ends_at_a_stop_string_and_says_which) {
     CHECK_BYTES(c.tokens, tokens, 8 * sizeof(int32_t));
     CHECK(berth_str_equal(stop, stops[1]));
     check_text(&c, tokenizer, 5, 0);
-    CHECK_INT(b.engine->pool.free_count, FAKE_MAX_BLOCKS - 1);
+    CHECK_INT(b.engine->groups.all[0].pool.free_count, FAKE_MAX_BLOCKS - 1);
     berth_text_deinit(&word);
     bench_close(&b);
     berth_tokenizer_close(tokenizer);
