@@ -4,7 +4,7 @@ FLAVOUR_release  := -O2 -g -DNDEBUG
 FLAVOUR_debug    := -O0 -g3
 FLAVOUR_asan     := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 FLAVOUR_tsan     := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
-FLAVOUR_fuzz     := -O1 -g -fno-omit-frame-pointer -fsanitize=address,fuzzer-no-link
+FLAVOUR_fuzz     := -O1 -g -fno-omit-frame-pointer -fsanitize=address,fuzzer-no-link -Wno-unknown-warning-option
 FLAVOUR_coverage := -O0 -g --coverage
 
 # Kernels and plugins of a release are optimised harder than the host, which is bound by nothing.

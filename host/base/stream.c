@@ -86,8 +86,15 @@ INLINE void copy_lines(char *to, const char *from, size_t bytes) {
 
 #if defined(__x86_64__)
 
-#define AVX512      __attribute__((target("avx512f,prefer-vector-width=512"), noinline))
-#define AVX512_BF16 __attribute__((target("avx512f,avx512bf16,prefer-vector-width=512"), noinline))
+// Clang ignores a target with a word that it does not know, and takes the full width unasked.
+#if defined(__clang__)
+#define FULL_WIDTH
+#else
+#define FULL_WIDTH ",prefer-vector-width=512"
+#endif
+
+#define AVX512      __attribute__((target("avx512f" FULL_WIDTH), noinline))
+#define AVX512_BF16 __attribute__((target("avx512f,avx512bf16" FULL_WIDTH), noinline))
 #define AVX2        __attribute__((target("avx2,fma"), noinline))
 
 AVX512 static float read_avx512(const char *from, size_t bytes, berth_stream_way way) {
