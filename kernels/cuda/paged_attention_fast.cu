@@ -105,18 +105,18 @@ berth_status run_fast(const fast_attention *op, const gpu_attention_call &call,
     cuda_decode_room room = op->room;
     room.parts = static_cast<float *>(berth_gpu_data(args->workspace));
     room.splits = cuda_decode_splits(op->multiprocessors, call.sequences, call.kv_heads);
-    room.stores = longest <= 1;
-    room.is_plain = longest == 1 && call.tokens == call.sequences;
-    if (longest > 1) {
-        berth_status status = gpu_attention_store(op, call, dtype);
-        if (status == BERTH_OK) {
-            status = op->gpu->groups[op->device] && call.width == 128
-                         ? cuda_prefill_group(op, call, longest, dtype)
-                         : cuda_prefill(op, call, longest, dtype);
-        }
-        if (status != BERTH_OK || call.sequences == 1) {
-            return status;
-        }
+    room.is_plain = longest == 1 && call.tokens == call.sequences && call.slots;
+    if (room.is_plain) {
+        return cuda_decode(op, call, room, dtype);
+    }
+    berth_status status = gpu_attention_store(op, call, dtype);
+    if (status == BERTH_OK && longest > 1) {
+        status = op->gpu->groups[op->device] && call.width == 128
+                     ? cuda_prefill_group(op, call, longest, dtype)
+                     : cuda_prefill(op, call, longest, dtype);
+    }
+    if (status != BERTH_OK || (longest > 1 && call.sequences == 1)) {
+        return status;
     }
     return cuda_decode(op, call, room, dtype);
 }

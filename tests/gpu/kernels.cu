@@ -300,18 +300,30 @@ void time_linear(const char *name, int64_t rows, int64_t outputs, int64_t depth)
     (void)cudaFree(workspace.at.data);
 }
 
-constexpr int64_t HEADS = 32;
-constexpr int64_t KV_HEADS = 8;
+constexpr int64_t HEADS = 32; // of Llama-3-8B
 constexpr int64_t WIDTH = 128;
 constexpr int64_t BLOCK = 16;
 constexpr int64_t CHECKED = 1 << 20; // tokens times length, at most: the readable kernel is slow
 
 // `fresh` new tokens of each sequence, which has `length` with them.
-void time_attention(int64_t sequences, int64_t fresh, int64_t length) {
+struct attention_case {
+    int64_t sequences;
+    int64_t fresh;
+    int64_t length;
+    int64_t heads = HEADS;
+    int64_t kv_heads = 8;
+    int64_t width = WIDTH;
+    int64_t window = 0; // 0: none
+};
+
+void time_attention(const attention_case &c) {
+    const int64_t sequences = c.sequences;
+    const int64_t fresh = c.fresh;
+    const int64_t length = c.length;
     const int64_t per = (length + BLOCK - 1) / BLOCK;
     const int64_t blocks = sequences * per + 1;
     const int64_t tokens = sequences * fresh;
-    const size_t cache_bytes = (size_t)(blocks * BLOCK * KV_HEADS * WIDTH) * 2;
+    const size_t cache_bytes = (size_t)(blocks * BLOCK * c.kv_heads * c.width) * 2;
     const size_t copies = 1 + BEYOND_CACHE / (2 * cache_bytes);
     char *caches = static_cast<char *>(make(copies * 2 * cache_bytes, 2)); // scores that differ
     std::vector<int32_t> starts, lengths, table;
@@ -328,14 +340,14 @@ void time_attention(int64_t sequences, int64_t fresh, int64_t length) {
     }
     starts.push_back((int32_t)tokens);
     tensor q, k, v, out, workspace, qsl, lens, tab, slot;
-    describe(&q, make((size_t)(tokens * HEADS * WIDTH) * 2, 4), BERTH_DTYPE_BF16,
-             {tokens, HEADS, WIDTH});
-    describe(&out, make((size_t)(tokens * HEADS * WIDTH) * 2), BERTH_DTYPE_BF16,
-             {tokens, HEADS, WIDTH});
-    describe(&k, make((size_t)(tokens * KV_HEADS * WIDTH) * 2), BERTH_DTYPE_BF16,
-             {tokens, KV_HEADS, WIDTH});
-    describe(&v, make((size_t)(tokens * KV_HEADS * WIDTH) * 2), BERTH_DTYPE_BF16,
-             {tokens, KV_HEADS, WIDTH});
+    describe(&q, make((size_t)(tokens * c.heads * c.width) * 2, 4), BERTH_DTYPE_BF16,
+             {tokens, c.heads, c.width});
+    describe(&out, make((size_t)(tokens * c.heads * c.width) * 2), BERTH_DTYPE_BF16,
+             {tokens, c.heads, c.width});
+    describe(&k, make((size_t)(tokens * c.kv_heads * c.width) * 2), BERTH_DTYPE_BF16,
+             {tokens, c.kv_heads, c.width});
+    describe(&v, make((size_t)(tokens * c.kv_heads * c.width) * 2), BERTH_DTYPE_BF16,
+             {tokens, c.kv_heads, c.width});
     describe(&qsl, upload(starts), BERTH_DTYPE_I32, {sequences + 1});
     describe(&lens, upload(lengths), BERTH_DTYPE_I32, {sequences});
     describe(&tab, upload(table), BERTH_DTYPE_I32, {sequences, per});
@@ -354,12 +366,12 @@ void time_attention(int64_t sequences, int64_t fresh, int64_t length) {
     batch.max_query_len = fresh;
     batch.max_seq_len = length;
     site_of s = {};
-    s.types = {type_of(BERTH_DTYPE_BF16, {tokens, HEADS, WIDTH}, BERTH_SYMBOL_TOKENS),
-               type_of(BERTH_DTYPE_BF16, {tokens, KV_HEADS, WIDTH}, BERTH_SYMBOL_TOKENS),
-               type_of(BERTH_DTYPE_BF16, {tokens, KV_HEADS, WIDTH}, BERTH_SYMBOL_TOKENS),
+    s.types = {type_of(BERTH_DTYPE_BF16, {tokens, c.heads, c.width}, BERTH_SYMBOL_TOKENS),
+               type_of(BERTH_DTYPE_BF16, {tokens, c.kv_heads, c.width}, BERTH_SYMBOL_TOKENS),
+               type_of(BERTH_DTYPE_BF16, {tokens, c.kv_heads, c.width}, BERTH_SYMBOL_TOKENS),
                berth_value_type{}, berth_value_type{}};
-    s.number("scale", BERTH_ATTRIBUTE_F64, 0, 0.08838834764831845, nullptr);
-    s.number("sliding_window", BERTH_ATTRIBUTE_I64, 0, 0, nullptr);
+    s.number("scale", BERTH_ATTRIBUTE_F64, 0, 1 / sqrt((double)c.width), nullptr);
+    s.number("sliding_window", BERTH_ATTRIBUTE_I64, c.window, 0, nullptr);
     s.number("logits_soft_cap", BERTH_ATTRIBUTE_F64, 0, 0, nullptr);
     void *self = nullptr;
     const berth_op_impl *impl = &berth_kernel_paged_attention_fast;
@@ -370,8 +382,8 @@ void time_attention(int64_t sequences, int64_t fresh, int64_t length) {
     const auto forward = [&](const berth_op_impl *with, void *instance, tensor *to, int run) {
         tensor keys, values;
         char *at = caches + (size_t)run % copies * 2 * cache_bytes;
-        describe(&keys, at, BERTH_DTYPE_BF16, {blocks, BLOCK, KV_HEADS, WIDTH});
-        describe(&values, at + cache_bytes, BERTH_DTYPE_BF16, {blocks, BLOCK, KV_HEADS, WIDTH});
+        describe(&keys, at, BERTH_DTYPE_BF16, {blocks, BLOCK, c.kv_heads, c.width});
+        describe(&values, at + cache_bytes, BERTH_DTYPE_BF16, {blocks, BLOCK, c.kv_heads, c.width});
         const berth_tensor *inputs[] = {&q.at, &k.at, &v.at, nullptr, nullptr};
         berth_tensor *outputs[] = {&to->at};
         berth_tensor *states[] = {&keys.at, &values.at};
@@ -387,29 +399,32 @@ void time_attention(int64_t sequences, int64_t fresh, int64_t length) {
         seconds_of(fresh > 1 ? 3 : 20, [&](int run) { forward(impl, self, &out, run); });
     char label[96];
     if (fresh > 1) {
-        snprintf(label, sizeof label, "attention prefill %lld, %lld sequences", (long long)length,
-                 (long long)sequences);
+        snprintf(label, sizeof label, "attention prefill %lld x %lld, %lld/%lld of %lld",
+                 (long long)sequences, (long long)length, (long long)c.heads, (long long)c.kv_heads,
+                 (long long)c.width);
         print_flops(label, seconds,
-                    4.0 * (double)(sequences * HEADS * WIDTH) * (double)fresh * (double)length / 2);
+                    4.0 * (double)(sequences * c.heads * c.width) * (double)fresh * (double)length /
+                        2);
     } else {
-        snprintf(label, sizeof label, "attention decode %lld x %lld", (long long)sequences,
-                 (long long)length);
+        snprintf(label, sizeof label, "attention decode %lld x %lld, %lld/%lld of %lld",
+                 (long long)sequences, (long long)length, (long long)c.heads, (long long)c.kv_heads,
+                 (long long)c.width);
         print_bytes(label, seconds,
-                    (double)(sequences * length * KV_HEADS * WIDTH) * 4 +
-                        (double)(tokens * HEADS * WIDTH) * 4);
+                    (double)(sequences * length * c.kv_heads * c.width) * 4 +
+                        (double)(tokens * c.heads * c.width) * 4);
     }
     // Beside the readable kernel, which golden vectors check.
     const berth_op_impl *plain = &berth_kernel_paged_attention;
     tensor expected;
     void *plain_self = nullptr;
-    describe(&expected, make((size_t)(tokens * HEADS * WIDTH) * 2), BERTH_DTYPE_BF16,
-             {tokens, HEADS, WIDTH});
+    describe(&expected, make((size_t)(tokens * c.heads * c.width) * 2), BERTH_DTYPE_BF16,
+             {tokens, c.heads, c.width});
     if (tokens * length <= CHECKED) {
         must(plain->create(&s.site, &device, &plain_self) == BERTH_OK, "attention");
         forward(plain, plain_self, &expected, 0);
         forward(impl, self, &out, 0);
         const double distance =
-            distance_of(out.at.data, expected.at.data, (size_t)(tokens * HEADS * WIDTH));
+            distance_of(out.at.data, expected.at.data, (size_t)(tokens * c.heads * c.width));
         printf("%-44s %10.5f of the largest\n", "  beside gpu.paged_attention", distance);
         must(distance < 0.02, "attention differs");
         plain->destroy(plain_self);
@@ -520,16 +535,24 @@ int main() {
     }
     time_linear("head", 1, 128256, 4096);
     time_linear("head", 64, 128256, 4096);
+    // What is compared first: lengths around a step, heads of 64, one query head to a key head and
+    // more than a product's half, windows.
     for (int64_t length : {1, 5, 17, 64, 65, 130, 1000}) {
-        time_attention(3, 1, length);
+        time_attention({3, 1, length});
+        time_attention({3, 1, length, 32, 8, 64});
+        time_attention({2, 1, length, 12, 1, 128});
+        time_attention({2, 1, length, 4, 4, 64, 40});
+        time_attention({2, 1, length, 16, 1, 128, 100});
     }
-    time_attention(1, 1, 592);
-    time_attention(64, 1, 592);
-    time_attention(256, 1, 592);
-    time_attention(1, 1, 8192);
-    time_attention(64, 1, 8192);
-    time_attention(1, 512, 512);
-    time_attention(1, 8192, 8192);
+    time_attention({2, 70, 300, 12, 4, 64, 100});
+    time_attention({2, 200, 300, 12, 4, 128, 100});
+    time_attention({1, 1, 592});
+    time_attention({64, 1, 592});
+    time_attention({256, 1, 592});
+    time_attention({1, 1, 8192});
+    time_attention({64, 1, 8192});
+    time_attention({1, 512, 512});
+    time_attention({1, 8192, 8192});
     for (int64_t tokens : {1, 64, 65536}) {
         time_rows(&berth_kernel_rms_norm, "rms_norm", tokens);
         time_rows(&berth_kernel_silu_and_mul, "silu_and_mul", tokens);

@@ -14,8 +14,9 @@ struct cuda_decode_room {
     float *parts;  // [sequence, kv_head, split][group][width + 2]
     int *arrivals; // [sequence, kv_head], zero between runs
     int splits;    // of a sequence's keys, at most
-    int stores;    // the new key and value are not in the cache yet
-    int is_plain;  // every sequence has exactly one new token
+    // Every sequence has exactly one new token, whose key and value are not in the cache yet. Else
+    // they are.
+    int is_plain;
 };
 
 // Blocks that share a sequence's keys when there are so many sequences.

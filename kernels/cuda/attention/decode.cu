@@ -12,8 +12,9 @@
 namespace {
 
 constexpr int WARPS = 4;
-constexpr int KEYS = 16;        // of a warp's step
-constexpr int STAGES = 3;       // of a warp's ring
+constexpr int KEYS = 16;  // of a warp's step
+constexpr int STAGES = 3; // of a warp's ring
+constexpr int AHEAD = STAGES - 1;
 constexpr int MIN_SHARE = 64;   // keys of a block, so that its start is worth it
 constexpr int PARTS_TARGET = 2; // blocks for each multiprocessor
 constexpr int MAX_PARTS = 256;  // of a sequence
@@ -60,19 +61,14 @@ template <int WIDTH> struct heads_sum {
     float total[2];
 };
 
-// Where the row of a position lies; that of the new token with its input while it is not stored.
+// Where the rows of positions lie; that of the new token is its input while it is not stored.
 template <typename T> struct cache_rows {
     const T *cache;
-    const T *fresh; // NULL: stored
-    int position;
+    const T *fresh;
     int64_t gap; // elements of a slot
 };
 
-template <typename T>
-__device__ const T *row_at(const cache_rows<T> &rows, int64_t first_slot, int step, int key) {
-    return rows.fresh && step + key == rows.position ? rows.fresh
-                                                     : rows.cache + (first_slot + key) * rows.gap;
-}
+constexpr int STORED = -1; // no position is new
 
 __device__ uint4 load_row(const void *from) {
     return *static_cast<const uint4 *>(from);
@@ -105,6 +101,12 @@ template <int WIDTH> __device__ uint32_t place_of(int row, int piece) {
     return static_cast<uint32_t>((row * (WIDTH / 8) + exchanged) * 16);
 }
 
+__device__ void store_shared(uint32_t to, const uint4 &value) {
+    asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(value.x), "r"(value.y),
+                 "r"(value.z), "r"(value.w)
+                 : "memory");
+}
+
 __device__ uint4 load_shared(uint32_t from) {
     uint4 value;
     asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -113,20 +115,26 @@ __device__ uint4 load_shared(uint32_t from) {
     return value;
 }
 
-// Scores of the heads for 16 keys; tile t has keys 8t + 2c and + 1 of rows g and g + 8.
+// Scores of the heads for 16 keys; tile t has keys 8t + 2c and + 1 of rows g and g + 8. All loads
+// come first, so that the products wait for none of them.
 template <typename T, int WIDTH, bool IS_DEEP>
 __device__ void score(const queries<WIDTH, IS_DEEP> &query, uint32_t keys, float (*scores)[4]) {
     const int g = threadIdx.x / 4;
     const int c = threadIdx.x % 4;
+    uint4 rows[2][WIDTH / 32];
 #pragma unroll
-    for (int tile = 0; tile < 2; ++tile) {
+    for (int at = 0; at < 2 * (WIDTH / 32); ++at) {
+        rows[at % 2][at / 2] = load_shared(keys + place_of<WIDTH>(at % 2 * 8 + g, c + at / 2 * 4));
+    }
 #pragma unroll
-        for (int j = 0; j < WIDTH / 32; ++j) {
-            const uint4 low = query.low[j];
-            const uint4 high = IS_DEEP ? query.high[IS_DEEP ? j : 0] : uint4{0, 0, 0, 0};
-            const uint32_t a[4] = {low.x, high.x, low.y, high.y};
-            const uint32_t b[4] = {low.z, high.z, low.w, high.w};
-            const uint4 row = load_shared(keys + place_of<WIDTH>(tile * 8 + g, c + 4 * j));
+    for (int j = 0; j < WIDTH / 32; ++j) {
+        const uint4 low = query.low[j];
+        const uint4 high = IS_DEEP ? query.high[IS_DEEP ? j : 0] : uint4{0, 0, 0, 0};
+        const uint32_t a[4] = {low.x, high.x, low.y, high.y};
+        const uint32_t b[4] = {low.z, high.z, low.w, high.w};
+#pragma unroll
+        for (int tile = 0; tile < 2; ++tile) {
+            const uint4 row = rows[tile][j];
             const uint32_t k[4] = {row.x, row.y, row.z, row.w};
             cuda_mma(scores[tile], a, k, T{});
             cuda_mma(scores[tile], b, k + 2, T{});
@@ -221,57 +229,91 @@ __device__ void mask(const gpu_attention_call &call, const share &mine, int step
     }
 }
 
-__device__ int within(int value, int low, int high) {
-    return value < low ? low : value > high ? high : value;
+// The key that row `row` of a step is filled with. Keys outside of the share are hidden and not
+// read: one inside stands for each.
+__device__ int key_of(const share &mine, int step, int row) {
+    const int low = mine.first > step ? mine.first - step : 0;
+    const int last = mine.end - 1 - step;
+    return row < low ? low : row > last ? last : row;
 }
 
 // Of a stage: keys, then values.
 template <int WIDTH> constexpr uint32_t STAGE_BYTES = 2 * KEYS *WIDTH * 2;
 
-// A warp's 16 keys and values from `step` on begin their way to a stage.
+// A warp's 16 keys and values from `step` on begin their way to a stage, but for those of the
+// position `fresh`.
 template <typename T, int WIDTH>
 __device__ void fill_stage(const gpu_attention_call &call, const share &mine, const int32_t *blocks,
-                           const cache_rows<T> *rows, int step, uint32_t stage) {
+                           const cache_rows<T> *rows, int step, int fresh, uint32_t stage) {
     constexpr int PIECES = WIDTH / 8;
     if (step < mine.end) {
         const int64_t slot =
             (static_cast<int64_t>(blocks[step >> call.block_shift]) << call.block_shift) +
             (step & (call.block_size - 1));
-        // Rows outside of these are hidden, and are not read.
-        const int low = mine.first > step ? mine.first - step : 0;
-        const int last = mine.end - 1 - step;
         const int piece = threadIdx.x % PIECES;
 #pragma unroll
         for (int row = threadIdx.x / PIECES; row < KEYS; row += 32 / PIECES) {
-            const int key = within(row, low, last);
-            cuda_copy_16(stage + place_of<WIDTH>(row, piece),
-                         row_at(rows[0], slot, step, key) + piece * 8, true);
-            cuda_copy_16(stage + KEYS * WIDTH * 2 + place_of<WIDTH>(row, piece),
-                         row_at(rows[1], slot, step, key) + piece * 8, true);
+            const int key = key_of(mine, step, row);
+            const int64_t from = (slot + key) * rows->gap + piece * 8;
+            if (step + key != fresh) {
+                cuda_copy_16(stage + place_of<WIDTH>(row, piece), rows[0].cache + from, true);
+                cuda_copy_16(stage + KEYS * WIDTH * 2 + place_of<WIDTH>(row, piece),
+                             rows[1].cache + from, true);
+            }
         }
     }
     cuda_end_group(); // empty behind the end, so that the count is right
 }
 
+// What fill_stage left out, at once.
+template <typename T, int WIDTH>
+__device__ void fill_fresh(const share &mine, const cache_rows<T> *rows, int step, int fresh,
+                           uint32_t stage) {
+    constexpr int PIECES = WIDTH / 8;
+    const int piece = threadIdx.x % PIECES;
+    if (fresh < step || fresh >= step + KEYS) {
+        return;
+    }
+    const uint4 key = load_row(rows[0].fresh + piece * 8);
+    const uint4 value = load_row(rows[1].fresh + piece * 8);
+    for (int row = threadIdx.x / PIECES; row < KEYS; row += 32 / PIECES) {
+        if (step + key_of(mine, step, row) == fresh) {
+            store_shared(stage + place_of<WIDTH>(row, piece), key);
+            store_shared(stage + KEYS * WIDTH * 2 + place_of<WIDTH>(row, piece), value);
+        }
+    }
+}
+
+// The first stages. Before the kernel waits for its input: what earlier steps stored is there.
+template <typename T, int WIDTH>
+__device__ void fill_ahead(const gpu_attention_call &call, const share &mine, const int32_t *blocks,
+                           const cache_rows<T> *rows, int fresh, uint32_t ring) {
+    const int step = mine.begin + static_cast<int>(threadIdx.y) * KEYS;
+#pragma unroll
+    for (int ahead = 0; ahead < AHEAD; ++ahead) {
+        fill_stage<T, WIDTH>(call, mine, blocks, rows, step + ahead * WARPS * KEYS, fresh,
+                             ring + ahead * STAGE_BYTES<WIDTH>);
+    }
+}
+
 template <typename T, int WIDTH, bool IS_DEEP>
-__device__ void attend(const gpu_attention_call &call, const share &mine, int sequence,
-                       const queries<WIDTH, IS_DEEP> &query, const cache_rows<T> *rows,
+__device__ void attend(const gpu_attention_call &call, const share &mine, const int32_t *blocks,
+                       const queries<WIDTH, IS_DEEP> &query, const cache_rows<T> *rows, int fresh,
                        uint32_t ring, heads_sum<WIDTH> *sum) {
     constexpr int STEP = WARPS * KEYS;
-    const int32_t *blocks = call.block_table + sequence * call.table_stride;
     int step = mine.begin + static_cast<int>(threadIdx.y) * KEYS;
 #pragma unroll
-    for (int ahead = 0; ahead < STAGES - 1; ++ahead) {
-        fill_stage<T, WIDTH>(call, mine, blocks, rows, step + ahead * STEP,
+    for (int ahead = 0; ahead < AHEAD; ++ahead) {
+        fill_fresh<T, WIDTH>(mine, rows, step + ahead * STEP, fresh,
                              ring + ahead * STAGE_BYTES<WIDTH>);
     }
     int stage = 0;
     for (; step < mine.end; step += STEP) {
-        const int free = stage == 0 ? STAGES - 1 : stage - 1;
+        const uint32_t free = ring + (stage == 0 ? AHEAD : stage - 1) * STAGE_BYTES<WIDTH>;
         __syncwarp(); // all lanes are done with the stage that is filled next
-        fill_stage<T, WIDTH>(call, mine, blocks, rows, step + (STAGES - 1) * STEP,
-                             ring + free * STAGE_BYTES<WIDTH>);
-        cuda_wait_groups<STAGES - 1>();
+        fill_stage<T, WIDTH>(call, mine, blocks, rows, step + AHEAD * STEP, fresh, free);
+        fill_fresh<T, WIDTH>(mine, rows, step + AHEAD * STEP, fresh, free);
+        cuda_wait_groups<AHEAD>();
         __syncwarp();
         const uint32_t keys = ring + stage * STAGE_BYTES<WIDTH>;
         float scores[2][4] = {};
@@ -441,43 +483,60 @@ template <int WIDTH>
 constexpr uint32_t AFTER_BYTES = sizeof(common) + WARPS *CUDA_DECODE_HEADS *
                                                       sizeof(head_part<WIDTH>);
 
+// Where the block's rows are, and the position that is not in the cache yet, or STORED.
+template <typename T> struct source {
+    cache_rows<T> rows[2];
+    int fresh;
+};
+
+template <typename T, int WIDTH>
+__device__ source<T> source_of(const gpu_attention_call &call, int token, int fresh) {
+    const int64_t gap = static_cast<int64_t>(call.kv_heads) * WIDTH;
+    const int64_t own = static_cast<int64_t>(blockIdx.y) * WIDTH;
+    const int64_t row = static_cast<int64_t>(token) * call.kv_heads + blockIdx.y;
+    return source<T>{
+        {{static_cast<const T *>(call.key_cache) + own, gpu_row<const T>(call.key, row), gap},
+         {static_cast<const T *>(call.value_cache) + own, gpu_row<const T>(call.value, row), gap}},
+        fresh,
+    };
+}
+
 template <typename T, int WIDTH, bool IS_DEEP>
 __global__ void __launch_bounds__(WARPS * 32, 2) decode_kernel(decode_call in) {
     extern __shared__ __align__(128) unsigned char shared[];
     gpu_let_next_begin();
-    gpu_wait_for_inputs();
     const gpu_attention_call &call = in.call;
     const int sequence = blockIdx.z;
-    // Why not always from memory: what follows would have to wait for it.
+    // Why before the wait: a batch's arrays, and in steps of one new token a sequence all of the
+    // cache that is read, were written before the step's first kernel began.
     const int token = in.room.is_plain ? sequence : call.starts[sequence];
     const int group = call.heads / call.kv_heads;
-    if (!in.room.is_plain && call.starts[sequence + 1] - token != 1) {
-        return;
-    }
     const share mine = share_of(call, sequence, in.room.splits);
-    if (mine.begin >= mine.end) {
-        return;
+    if (mine.begin >= mine.end && blockIdx.x > 0) {
+        return; // the first block of a sequence waits for the kernel before this one
     }
-    const int64_t slot = in.room.stores ? call.slots[token] : -1;
-    const bool is_fresh = slot >= 0;
-    const int64_t gap = static_cast<int64_t>(call.kv_heads) * WIDTH;
-    const int64_t own = static_cast<int64_t>(blockIdx.y) * WIDTH;
-    const int64_t row = static_cast<int64_t>(token) * call.kv_heads + blockIdx.y;
-    const cache_rows<T> rows[2] = {
-        {static_cast<const T *>(call.key_cache) + own,
-         is_fresh ? gpu_row<const T>(call.key,   row) : nullptr, mine.position, gap},
-        {static_cast<const T *>(call.value_cache) + own,
-         is_fresh ? gpu_row<const T>(call.value, row) : nullptr, mine.position, gap},
-    };
-    if (is_fresh && mine.end == mine.position + 1) {
+    const int64_t slot = in.room.is_plain ? call.slots[token] : -1;
+    const source<T> from = source_of<T, WIDTH>(call, token, slot >= 0 ? mine.position : STORED);
+    const int32_t *blocks = call.block_table + sequence * call.table_stride;
+    const uint32_t ring = static_cast<uint32_t>(__cvta_generic_to_shared(shared)) +
+                          threadIdx.y * STAGES * STAGE_BYTES<WIDTH>;
+    if (in.room.is_plain) {
+        fill_ahead<T, WIDTH>(call, mine, blocks, from.rows, from.fresh, ring);
+    }
+    gpu_wait_for_inputs();
+    if (!in.room.is_plain) {
+        if (call.starts[sequence + 1] - token != 1) {
+            return;
+        }
+        fill_ahead<T, WIDTH>(call, mine, blocks, from.rows, from.fresh, ring);
+    }
+    if (slot >= 0 && mine.end == mine.position + 1) {
         store_new<T, WIDTH>(call, token, slot);
     }
     const queries<WIDTH, IS_DEEP> query = load_queries<T, WIDTH, IS_DEEP>(call, token, group);
-    const uint32_t ring = static_cast<uint32_t>(__cvta_generic_to_shared(shared)) +
-                          threadIdx.y * STAGES * STAGE_BYTES<WIDTH>;
     heads_sum<WIDTH> sum = {};
     sum.largest[0] = sum.largest[1] = -INFINITY;
-    attend<T, WIDTH, IS_DEEP>(call, mine, sequence, query, rows, ring, &sum);
+    attend<T, WIDTH, IS_DEEP>(call, mine, blocks, query, from.rows, from.fresh, ring, &sum);
     __syncthreads();
     common *all = reinterpret_cast<common *>(shared);
     head_part<WIDTH> *parts = reinterpret_cast<head_part<WIDTH> *>(shared + sizeof(common));
