@@ -15,12 +15,17 @@ typedef struct berth_eval_gate {
     double rms;    // of the errors of logits
     double loss;   // of the mean cross entropy
     double margin; // greedy tokens are compared up to the first step with a smaller margin
+    double steady; // share of rows whose logits are within BERTH_EVAL_STEADY; 0: not looked at
+    double equal;  // share of prompts whose greedy tokens are equal
 } berth_eval_gate;
+
+#define BERTH_EVAL_STEADY 1e-4
 
 // What is known of one prompt, or of all.
 typedef struct berth_measure {
     uint64_t request;
     size_t rows; // that have been compared
+    size_t steady_rows;
     double logit_error;
     double logsumexp_error;
     double square_sum; // of logit errors

@@ -13,6 +13,7 @@ static void add_up(berth_evaluation *eval) {
     for (size_t i = 0; i < eval->golden.prompt_count; ++i) {
         const berth_measure *one = &eval->measures[i];
         total->rows += one->rows;
+        total->steady_rows += one->steady_rows;
         total->logit_error = berth_eval_larger(total->logit_error, one->logit_error);
         total->logsumexp_error = berth_eval_larger(total->logsumexp_error, one->logsumexp_error);
         total->square_sum += one->square_sum;
@@ -27,6 +28,15 @@ static double rms(const berth_measure *its) {
     return its->logit_count > 0 ? sqrt(its->square_sum / (double)its->logit_count) : 0;
 }
 
+// Share of the prompts whose greedy tokens are equal as far as they are compared.
+static double equal_prompts(const berth_evaluation *eval) {
+    size_t equal = 0;
+    for (size_t i = 0; i < eval->golden.prompt_count; ++i) {
+        equal += eval->measures[i].greedy_equal == eval->measures[i].greedy_compared;
+    }
+    return (double)equal / (double)eval->golden.prompt_count;
+}
+
 // Everything was compared, and nothing differs by more than it may.
 static bool passes(const berth_evaluation *eval) {
     const berth_measure *total = &eval->total;
@@ -37,12 +47,14 @@ static bool passes(const berth_evaluation *eval) {
     }
     return total->rows == rows && rows > 0 && total->logit_error <= gate->logit &&
            total->logsumexp_error <= gate->logit && rms(total) <= gate->rms &&
-           total->greedy_equal == total->greedy_compared &&
+           (double)total->steady_rows >= gate->steady * (double)rows &&
+           equal_prompts(eval) >= gate->equal &&
            (!eval->session->config.loss || eval->loss.error <= gate->loss);
 }
 
 static void put_measure(berth_json_writer *json, const berth_measure *its) {
     berth_cli_put_u64(json, "rows", its->rows);
+    berth_cli_put_u64(json, "steady_rows", its->steady_rows);
     berth_cli_put_f64(json, "logit_error", its->logit_error);
     berth_cli_put_f64(json, "logit_rms", rms(its));
     berth_cli_put_f64(json, "logsumexp_error", its->logsumexp_error);
@@ -96,6 +108,13 @@ static void print_verdict(const berth_evaluation *eval) {
     berth_text_add_cstr(out, eval->has_passed ? "passed: " : "FAILED: ");
     if (isfinite(gate->logit)) {
         berth_text_add_format(out, "logits and logsumexp within %g, ", gate->logit);
+    } else if (gate->steady > 0) {
+        berth_text_add_format(
+            out,
+            "rms of logits within %.4g, %.0f %% of the tokens within %g (are %.0f "
+            "%%), of half of the prompts ",
+            gate->rms, 100 * gate->steady, BERTH_EVAL_STEADY,
+            100 * (double)eval->total.steady_rows / (double)eval->total.rows);
     } else {
         berth_text_add_format(out, "in %s, rms of logits within %.4g, ", eval->dtype, gate->rms);
     }

@@ -174,6 +174,16 @@ static berth_status read_prompt(berth_golden *golden, const berth_json *node, si
     return find_tensors(golden, index);
 }
 
+// What the file of a quantized checkpoint says about quantizers.
+static berth_status read_steps(berth_golden *golden) {
+    const berth_json *root = golden->root;
+    golden->is_quantized = berth_json_has(root, "steady_tokens");
+    BERTH_TRY(berth_json_f64_or(root, "steady_tokens", 1, &golden->steady_tokens));
+    BERTH_TRY(berth_json_f64_or(root, "f32.rms", 0, &golden->f32_rms));
+    BERTH_TRY(berth_json_f64_or(root, "wrong_rms.inputs_not_quantized", 0, &golden->wrong_rms));
+    return berth_json_f64_or(root, "bf16.largest_missed_margin", 0, &golden->bf16_margin);
+}
+
 static berth_status read_all(berth_golden *golden, berth_arena *arena) {
     const berth_json *prompts = NULL;
     berth_str name;
@@ -183,6 +193,7 @@ static berth_status read_all(berth_golden *golden, berth_arena *arena) {
     BERTH_TRY(berth_json_i64_or(golden->root, "val_tokens", 0, &golden->val_tokens));
     BERTH_TRY(berth_json_i64_or(golden->root, "seq", 0, &golden->seq));
     BERTH_TRY(berth_json_f64_or(golden->root, "bf16.rms", 0, &golden->bf16_rms));
+    BERTH_TRY(read_steps(golden));
     BERTH_TRY(berth_json_get_array(golden->root, "prompts", &prompts));
     golden->name = berth_arena_copy(arena, name);
     golden->prompt_count = berth_json_size(prompts);

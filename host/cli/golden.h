@@ -34,6 +34,14 @@ typedef struct berth_golden {
     int64_t seq; // ids in a window
     double
         bf16_rms; // of the logits' errors when the reference itself computes in bf16; 0: not given
+    double bf16_margin; // the largest of a token that the reference itself misses in bf16
+    // Of a quantized checkpoint, where a last bit can turn into a whole step of a quantizer: the
+    // share of tokens that no order of sums moves, 1 for every other golden file; the rms of what
+    // such orders move; the rms of computing with inputs that are not quantized.
+    bool is_quantized;
+    double steady_tokens;
+    double f32_rms;
+    double wrong_rms;
 
     berth_json *root;        // owned
     berth_safetensors *file; // owned

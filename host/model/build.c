@@ -111,6 +111,17 @@ berth_status berth_building_collect(const berth_building *building, berth_model_
     build->kv_caches = caches;
     build->kv_cache_count = count;
     build->description = building->description;
+    const size_t scheme_count = building->schemes.count;
+    berth_layer_scheme *schemes = BERTH_ARENA_ARRAY(build->arena, berth_layer_scheme, scheme_count);
+    if (schemes == NULL) {
+        return berth_arena_exhausted(build->arena, "schemes");
+    }
+    if (scheme_count > 0) {
+        memcpy(schemes, building->schemes.data, scheme_count * sizeof *schemes);
+    }
+    build->schemes = schemes;
+    build->host = building->face.host;
+    build->scheme_count = scheme_count;
     return berth_parameters_list(building->parameters, &build->weights, &build->weight_count);
 }
 
@@ -130,6 +141,7 @@ static berth_status build_with(berth_building *building, const berth_model_entry
     berth_parameters_destroy(building->parameters);
     berth_map_deinit(&building->cache_layers);
     berth_array_free(&building->kv_caches);
+    berth_array_free(&building->schemes);
     return status;
 }
 
@@ -150,8 +162,9 @@ static berth_status create(const berth_registry *registry, const berth_config *c
         .activation = activation,
         .arena = build->arena,
     };
-    BERTH_TRY(berth_quantization_choose(registry, checkpoint, config->quantization,
-                                        &building.quantization));
+    BERTH_TRY(berth_quant_document_read(registry, checkpoint, &building.quant_config,
+                                        &build->quant_document));
+    BERTH_TRY(berth_quantization_choose(&building, checkpoint, config->quantization));
     build->architecture = entry->model.architecture;
     build->quantization = building.quantization->config.name;
     build->owner = entry->owner;
@@ -187,5 +200,6 @@ void berth_model_destroy(berth_model_build *build) {
         return;
     }
     berth_graph_destroy(build->graph);
+    berth_json_destroy(build->quant_document);
     berth_arena_destroy(build->arena);
 }

@@ -242,7 +242,10 @@ static berth_value slot_parameter(berth_builder *builder, const berth_parameter 
         stop(building, status);
         return BERTH_VALUE_NONE;
     }
-    if (weight->value == BERTH_VALUE_NONE) {
+    if (own.role != BERTH_PARAMETER_RESIDENT) {
+        stop(building, berth_quantization_take(building, &own, weight));
+    }
+    if (weight->value == BERTH_VALUE_NONE && own.role != BERTH_PARAMETER_STORED) {
         weight->value = berth_graph_parameter(building->graph, weight->name, &weight->type);
     }
     return weight->value;

@@ -4,16 +4,34 @@
 #ifndef BERTH_MODEL_BUILDING_H
 #define BERTH_MODEL_BUILDING_H
 
+#include <berth/quant.h>
+
 #include "base/array.h"
 #include "base/map.h"
 #include "model/model.h"
 #include "model/parameters.h"
+
+// A layer of a quantization scheme: what its method declared, and what that is made of. Kept by the
+// result, since the method is called again when the weights are loaded.
+typedef struct berth_processing {
+    const berth_quant_entry *scheme;
+    berth_quant_method method;
+    berth_linear linear; // with everything behind it
+    berth_quant_layer layer;
+    const berth_weight *stored[BERTH_MAX_WEIGHTS];
+    size_t stored_count;
+    const berth_weight *made[BERTH_MAX_WEIGHTS];
+    size_t made_count;
+} berth_processing;
 
 typedef struct berth_building {
     berth_builder face; // what plugins see
     const berth_registry *registry;
     const berth_config *config;
     const berth_quant_entry *quantization;
+    const berth_json *quant_config; // the document that it recognised
+    berth_processing *processing;   // while create_weights of a method runs
+    berth_array(berth_layer_scheme) schemes;
     berth_dtype activation;
     berth_arena *arena; // of the result
     berth_graph_builder *graph;
@@ -37,15 +55,25 @@ BERTH_MUST_CHECK berth_status berth_building_collect(const berth_building *build
 BERTH_MUST_CHECK berth_status berth_checkpoint_of(const berth_stored_tensor *const *tensors,
                                                   size_t count, berth_checkpoint **out_checkpoint);
 
-// The scheme of a checkpoint: the one registered quantization config that recognises it. `wanted`
-// is the user's, NULL: any. UNSUPPORTED names the checkpoint's own scheme when nobody does.
-BERTH_MUST_CHECK berth_status berth_quantization_choose(const berth_registry *registry,
+// What a checkpoint says about its quantization: config.json, or a file beside it that a registered
+// scheme knows, as the host's own document, which the caller destroys.
+BERTH_MUST_CHECK berth_status berth_quant_document_read(const berth_registry *registry,
                                                         const berth_checkpoint *checkpoint,
-                                                        const char *wanted,
-                                                        const berth_quant_entry **out_entry);
+                                                        const berth_json **out_document,
+                                                        berth_json **out_own);
+// Sets the scheme of the checkpoint: of the registered quantization configs the first that
+// overrides, else the one that recognises `building->quant_config`. `wanted` is the user's, NULL:
+// any. UNSUPPORTED names the checkpoint's own scheme, and the nearest known one, when nobody does.
+BERTH_MUST_CHECK berth_status berth_quantization_choose(berth_building *building,
+                                                        const berth_checkpoint *checkpoint,
+                                                        const char *wanted);
 // Lets the scheme's method build one linear layer.
 BERTH_MUST_CHECK berth_status berth_quantization_build(berth_building *building,
                                                        const berth_linear *linear, berth_value x,
                                                        berth_value *out_y);
+// A parameter that the running method declares as stored or made.
+BERTH_MUST_CHECK berth_status berth_quantization_take(berth_building *building,
+                                                      const berth_parameter *declared,
+                                                      berth_weight *weight);
 
 #endif

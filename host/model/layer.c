@@ -25,8 +25,8 @@ static void emit(berth_building *building, const berth_layer_request *request) {
 
 static berth_status build_graph(berth_building *building, const berth_layer_request *request,
                                 const berth_checkpoint *checkpoint, berth_model_build *build) {
-    BERTH_TRY(
-        berth_quantization_choose(request->registry, checkpoint, NULL, &building->quantization));
+    building->quant_config = berth_checkpoint_config(checkpoint);
+    BERTH_TRY(berth_quantization_choose(building, checkpoint, NULL));
     BERTH_TRY(berth_graph_begin(request->registry, request->call->name, &building->graph));
     berth_building_open(building, berth_checkpoint_config(checkpoint));
     emit(building, request);
@@ -57,6 +57,7 @@ static berth_status create(const berth_layer_request *request, berth_checkpoint 
     berth_parameters_destroy(building.parameters);
     berth_map_deinit(&building.cache_layers);
     berth_array_free(&building.kv_caches);
+    berth_array_free(&building.schemes);
     return status;
 }
 

@@ -153,7 +153,38 @@ static void become_decays(const berth_weight *weight, uint8_t *destination) {
     }
 }
 
+static void fill_default(const berth_weight *weight, uint8_t *destination) {
+    const float number = (float)weight->default_value;
+    const uint64_t bytes = BERTH_DTYPE_BITS(weight->type.dtype) / 8;
+    const bool is_float = berth_can_convert(weight->type.dtype);
+    memset(destination, is_float ? 0 : (int)number, weight->bytes);
+    for (uint64_t at = 0; is_float && at < weight->bytes; at += bytes) {
+        berth_convert(BERTH_DTYPE_F32, &number, weight->type.dtype, destination + at, 1);
+    }
+}
+
+// Scales are few, so they are looked at by themselves, where the tensor's name is still known.
+static berth_status check_scales(const berth_stored_tensor *tensor) {
+    const uint64_t bytes = BERTH_DTYPE_BITS(tensor->dtype) / 8;
+    for (uint64_t i = 0; i < tensor->bytes / bytes; ++i) {
+        float number = 0;
+        berth_convert(tensor->dtype, (const uint8_t *)tensor->data + i * bytes, BERTH_DTYPE_F32,
+                      &number, 1);
+        if (!isfinite(number) || number <= 0) {
+            return BERTH_FAIL(CORRUPT,
+                              "%s: tensor '%s': number %llu is %g; a scale must be finite and "
+                              "greater than zero",
+                              berth_safetensors_path(tensor->file), tensor->name,
+                              (unsigned long long)i, (double)number);
+        }
+    }
+    return BERTH_OK;
+}
+
 const void *berth_weight_stored(const berth_weight *weight) {
+    if (weight->piece_count == 0 || weight->is_scale) {
+        return NULL;
+    }
     const berth_stored_tensor *tensor = weight->pieces[0].tensor;
     const bool is_whole = weight->piece_count == 1 && tensor->bytes == weight->bytes;
     const bool is_aligned = (uintptr_t)tensor->data % (BERTH_DTYPE_BITS(tensor->dtype) / 8) == 0;
@@ -175,7 +206,13 @@ berth_status berth_weight_load(const berth_weight *weight, void *destination) {
     if (weight->is_padded) {
         memset(destination, 0, weight->bytes);
     }
+    if (weight->piece_count == 0) {
+        fill_default(weight, destination);
+    }
     for (size_t i = 0; i < weight->piece_count; ++i) {
+        if (weight->is_scale) {
+            BERTH_TRY(check_scales(weight->pieces[i].tensor));
+        }
         load_piece(weight, &weight->pieces[i], destination);
     }
     if (weight->addend != 0) {

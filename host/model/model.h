@@ -89,9 +89,20 @@ typedef struct berth_weight {
     bool is_padded;                          // its tensors leave rows, which are zero
     double addend;                           // to every number of a vector
     bool is_log_decay;                       // resident is −e^x of what is stored
+    bool is_left_out;                        // of the graph: others are made of it
+    bool is_scale;                           // every number is finite and greater than zero
+    double default_value;                    // of every number, where there are no pieces
     const struct berth_weight_piece *pieces; // one, or one per shard and slice
     size_t piece_count;
+    const struct berth_processing *made_by; // NULL: it comes from the pieces
 } berth_weight;
+
+// One linear layer of the model and the quantization method that has it.
+typedef struct berth_layer_scheme {
+    const char *layer;
+    const char *scheme; // the config's name
+    const char *method;
+} berth_layer_scheme;
 
 // The result of a build: graph, weights, caches. Immutable.
 typedef struct berth_model_build {
@@ -104,7 +115,11 @@ typedef struct berth_model_build {
     size_t weight_count;
     const berth_kv_cache_spec *kv_caches; // block_size and page_bytes filled in
     size_t kv_cache_count;
-    berth_arena *arena; // owned
+    const berth_host *host;            // for the methods that make weights
+    const berth_layer_scheme *schemes; // one per linear layer, in the order of the build
+    size_t scheme_count;
+    berth_json *quant_document; // owned; NULL: config.json is it
+    berth_arena *arena;         // owned
 } berth_model_build;
 
 // Finds the model class by architecture (nearest known name in the error), the quantization config,
@@ -140,6 +155,12 @@ void berth_model_destroy(berth_model_build *build);
 // The resident form of a weight, row-major, where it lies mapped as it is stored; NULL when it has
 // to be made: put together from shards, converted, or aligned.
 const void *berth_weight_stored(const berth_weight *weight);
+// All weights of the graph, each once: loaded, or made of others by their quantization method. Data
+// is valid during the call. The checkpoint must still be open.
+typedef berth_status (*berth_weight_fn)(void *context, const berth_weight *weight,
+                                        const void *data);
+BERTH_MUST_CHECK berth_status berth_model_load(const berth_model_build *build,
+                                               berth_weight_fn accept, void *context);
 // The weight was read for the last time: see berth_stored_tensor_drop.
 void berth_weight_drop(const berth_weight *weight);
 // Writes the resident form to `destination` (weight->bytes): shards placed, vectors converted to

@@ -93,8 +93,26 @@ static berth_status check_declaration(const berth_parameter *declared) {
         }
         elements *= declared->shape[i];
     }
+    if (declared->dtype != NULL && strcmp(declared->dtype, "float") != 0 &&
+        berth_dtype_find(berth_str_from(declared->dtype)) == BERTH_DTYPE_NONE) {
+        return BERTH_FAIL(INTERNAL, "parameter '%s': there is no type '%s'", declared->name,
+                          declared->dtype);
+    }
+    if (declared->is_per_tensor != 0) {
+        return BERTH_OK;
+    }
     BERTH_TRY(check_part(declared));
     return declared->shard_count > 0 ? check_shards(declared) : BERTH_OK;
+}
+
+// Of the tensors, where they have one in common; else f32.
+static berth_dtype stored_dtype(const berth_weight *weight) {
+    berth_dtype common = BERTH_DTYPE_NONE;
+    for (size_t i = 0; i < weight->piece_count; ++i) {
+        const berth_dtype dtype = weight->pieces[i].tensor->dtype;
+        common = common == BERTH_DTYPE_NONE || common == dtype ? dtype : BERTH_DTYPE_F32;
+    }
+    return common == BERTH_DTYPE_NONE ? BERTH_DTYPE_F32 : common;
 }
 
 // The resident dtype. Matrices stay as stored: widening them would double what a step has to read.
@@ -102,6 +120,11 @@ static berth_dtype resident_dtype(const berth_parameters *parameters,
                                   const berth_parameter *declared, const berth_weight *weight) {
     const berth_dtype activation = parameters->activation;
     berth_dtype common = BERTH_DTYPE_NONE;
+    if (declared->dtype != NULL) {
+        return strcmp(declared->dtype, "float") == 0
+                   ? stored_dtype(weight)
+                   : berth_dtype_find(berth_str_from(declared->dtype));
+    }
     for (size_t i = 0; i < weight->piece_count && declared->is_vector == 0; ++i) {
         berth_dtype dtype = weight->pieces[i].tensor->dtype;
         if (BERTH_DTYPE_BITS(dtype) == 16 && BERTH_DTYPE_BITS(activation) == 16) {
@@ -141,7 +164,12 @@ static berth_status create_weight(berth_parameters *parameters, const berth_para
     }
     weight->is_vector = declared->is_vector != 0;
     weight->addend = declared->addend;
-    BERTH_TRY(berth_pieces_find(&parameters->names, declared, &parameters->missing, weight));
+    weight->is_scale = declared->is_scale != 0;
+    weight->is_left_out = declared->role == BERTH_PARAMETER_STORED;
+    weight->default_value = declared->default_value;
+    if (declared->role != BERTH_PARAMETER_MADE) {
+        BERTH_TRY(berth_pieces_find(&parameters->names, declared, &parameters->missing, weight));
+    }
     set_type(weight, declared, resident_dtype(parameters, declared, weight));
     *out_weight = weight;
     return BERTH_OK;
@@ -185,15 +213,20 @@ berth_status berth_parameters_create(const berth_checkpoint *checkpoint, const b
     return BERTH_OK;
 }
 
-berth_status berth_parameters_take(berth_parameters *parameters, const berth_parameter *declared,
+berth_status berth_parameters_take(berth_parameters *parameters, const berth_parameter *given,
                                    berth_weight **out_weight) {
-    BERTH_TRY(check_declaration(declared));
+    berth_parameter divided;
+    BERTH_TRY(check_declaration(given));
+    BERTH_TRY(berth_parameter_divide(given, parameters->arena, &divided));
+    const berth_parameter *declared = &divided;
     const uint32_t *known = berth_map_find(&parameters->by_name, berth_str_from(declared->name));
     if (known == NULL && declared->alias != NULL) {
         known = berth_map_find(&parameters->by_name, berth_str_from(declared->alias));
     }
     if (known != NULL) {
         *out_weight = parameters->weights.data[*known];
+        (*out_weight)->is_left_out =
+            (*out_weight)->is_left_out && declared->role == BERTH_PARAMETER_STORED;
         return check_again(*out_weight, declared);
     }
     berth_weight *weight = NULL;
@@ -203,6 +236,11 @@ berth_status berth_parameters_take(berth_parameters *parameters, const berth_par
     BERTH_TRY(add_name(parameters, declared->alias));
     *out_weight = weight;
     return BERTH_OK;
+}
+
+const char *berth_parameters_module(const berth_parameters *parameters, const char *prefix,
+                                    const char *shard) {
+    return berth_weight_names_module(&parameters->names, prefix, shard);
 }
 
 void berth_parameters_ignore(berth_parameters *parameters, const char *text) {
@@ -261,11 +299,13 @@ berth_status berth_parameters_list(const berth_parameters *parameters,
     if (weights == NULL) {
         return berth_arena_exhausted(parameters->arena, "weights");
     }
+    *out_count = 0;
     for (size_t i = 0; i < count; ++i) {
-        weights[i] = *parameters->weights.data[i];
+        if (!parameters->weights.data[i]->is_left_out) {
+            weights[(*out_count)++] = *parameters->weights.data[i];
+        }
     }
     *out_weights = weights;
-    *out_count = count;
     return BERTH_OK;
 }
 

@@ -21,14 +21,22 @@ BERTH_MUST_CHECK berth_status berth_parameters_create(const berth_checkpoint *ch
 BERTH_MUST_CHECK berth_status berth_parameters_take(berth_parameters *parameters,
                                                     const berth_parameter *declared,
                                                     berth_weight **out_weight);
+// The module that the checkpoint has in the place of a shard (NULL: of the whole) of the layer
+// `prefix`; NULL when the model's rules know none by itself.
+const char *berth_parameters_module(const berth_parameters *parameters, const char *prefix,
+                                    const char *shard);
 // Tensors in whose names the text occurs may be left over.
 void berth_parameters_ignore(berth_parameters *parameters, const char *text);
 // CORRUPT lists the missing tensors and those that no parameter took.
 BERTH_MUST_CHECK berth_status berth_parameters_check(const berth_parameters *parameters);
-// All weights in the order of their declaration, as one array in the arena.
+// All weights of the graph in the order of their declaration, as one array in the arena.
 BERTH_MUST_CHECK berth_status berth_parameters_list(const berth_parameters *parameters,
                                                     const berth_weight **out_weights,
                                                     size_t *out_count);
+// The declaration in elements, without factors: shape, shards and parts divided. What it points to
+// comes from the arena. CORRUPT names the shard or part that begins or ends inside of an element.
+BERTH_MUST_CHECK berth_status berth_parameter_divide(const berth_parameter *given,
+                                                     berth_arena *arena, berth_parameter *out);
 void berth_parameters_destroy(berth_parameters *parameters);
 
 #endif

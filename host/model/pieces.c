@@ -57,10 +57,35 @@ static void swap(int64_t *a, int64_t *b) {
     *b = kept;
 }
 
+static berth_status check_dtype(const berth_parameter *declared,
+                                const berth_stored_tensor *tensor) {
+    const char *wanted = declared->dtype;
+    const bool is_any = wanted == NULL || strcmp(wanted, "float") == 0;
+    const berth_dtype dtype = is_any ? BERTH_DTYPE_F32 : berth_dtype_find(berth_str_from(wanted));
+    if (tensor->dtype == dtype || (berth_can_convert(tensor->dtype) && berth_can_convert(dtype))) {
+        return BERTH_OK;
+    }
+    return BERTH_FAIL(UNSUPPORTED, "%s: tensor '%s' is %s; %s can be loaded",
+                      berth_safetensors_path(tensor->file), tensor->name,
+                      berth_dtype_name(tensor->dtype),
+                      is_any ? "weights in bf16, f16 and f32" : wanted);
+}
+
+// One number, with or without a dimension.
+static berth_status check_number(const berth_parameter *declared,
+                                 const berth_stored_tensor *tensor) {
+    static const int64_t one = 1;
+    const bool is_one = tensor->ndim == 0 || (tensor->ndim == 1 && tensor->shape[0] == 1);
+    return is_one ? check_dtype(declared, tensor) : wrong_shape(tensor, &one, 1);
+}
+
 static berth_status check_piece(const berth_parameter *declared,
                                 const struct berth_weight_piece *piece) {
     const berth_stored_tensor *tensor = piece->tensor;
     const uint64_t lacks = piece->slice >= 0 ? 1 : 0;
+    if (declared->is_per_tensor != 0) {
+        return check_number(declared, tensor);
+    }
     const uint64_t ndim = declared->ndim - lacks;
     int64_t wanted[BERTH_MAX_DIMS + 1] = {0};
     for (uint64_t i = 0; i < ndim; ++i) {
@@ -72,12 +97,7 @@ static berth_status check_piece(const berth_parameter *declared,
     if (tensor->ndim != ndim || memcmp(tensor->shape, wanted, ndim * sizeof wanted[0]) != 0) {
         return wrong_shape(tensor, wanted, ndim);
     }
-    if (!berth_can_convert(tensor->dtype)) {
-        return BERTH_FAIL(
-            UNSUPPORTED, "%s: tensor '%s' is %s; weights in bf16, f16 and f32 can be loaded",
-            berth_safetensors_path(tensor->file), tensor->name, berth_dtype_name(tensor->dtype));
-    }
-    return BERTH_OK;
+    return check_dtype(declared, tensor);
 }
 
 // Of a slice a part runs along one of the dimensions that the tensor has.
@@ -106,7 +126,8 @@ static berth_status add_piece(const filling *in, uint32_t index, struct berth_we
         piece.slice = 0;
     }
     piece = piece.slice >= 0 ? within_slice(declared, piece) : piece;
-    piece.is_transposed = source->is_transposed && piece.tensor->ndim >= 2;
+    piece.is_transposed =
+        (source->is_transposed || declared->is_transposed != 0) && piece.tensor->ndim >= 2;
     in->weight->is_log_decay = in->weight->is_log_decay || source->is_log_decay;
     BERTH_TRY(check_piece(declared, &piece));
     in->pieces[in->weight->piece_count++] = piece;
@@ -190,8 +211,19 @@ static bool is_padded(const berth_parameter *declared) {
     return declared->ndim > 0 && piece.extent < declared->shape[piece.dim];
 }
 
+// The one number of all shards.
+static berth_status share_whole(const filling *in, uint32_t whole) {
+    for (uint64_t i = 0; i < in->declared->shard_count; ++i) {
+        BERTH_TRY(add_piece(in, whole, piece_of(in->declared, i), -1));
+    }
+    return BERTH_OK;
+}
+
 static berth_status fill_whole(const filling *in, uint32_t whole) {
     const berth_parameter *declared = in->declared;
+    if (declared->is_per_tensor != 0 && declared->shard_count > 0) {
+        return share_whole(in, whole);
+    }
     const bool is_split =
         declared->shard_count > 0 &&
         stored_rows(declared, declared->shard_count) != declared->shape[declared->output_dim];
@@ -319,6 +351,9 @@ static size_t count_sources(const berth_weight_names *names, uint32_t first) {
 
 static berth_status fill(const filling *in) {
     uint32_t whole = BERTH_NO_SOURCE;
+    if (in->first == BERTH_NO_SOURCE && in->declared->is_optional != 0) {
+        return BERTH_OK;
+    }
     if (in->first != BERTH_NO_SOURCE && in->names->sources[in->first].slice >= 0) {
         return fill_slices(in);
     }

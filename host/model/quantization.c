@@ -1,56 +1,98 @@
 // SPDX-License-Identifier: Apache-2.0
-// Input: the registered quantization configs, a checkpoint, a linear layer. Output: the scheme of
-// the checkpoint, and the layer's nodes. The only place that calls quantization configs and
-// methods; "unquantized" is one of them and gets no favour.
+// Input: the registered quantization configs, what a checkpoint says about itself, a linear layer.
+// Output: the scheme of the checkpoint, and the layer's nodes. The only place that calls
+// quantization configs and methods before weights are loaded; "unquantized" is one of them and gets
+// no favour but that others may leave a layer to it.
 #include <string.h>
 
 #include "base/text.h"
 #include "model/building.h"
+#include "model/pieces.h"
 
-#define TEXT_BYTES 1024
+#define TEXT_BYTES  1024
+#define UNQUANTIZED "unquantized"
+#define MAX_SCHEMES 64 // of which the nearest is looked for
 
-static berth_status ask(const berth_registry *registry, const berth_quant_entry *entry,
-                        const berth_json *config, bool *out_is_match) {
+// ---- which scheme -------------------------------------------------------------------------------
+
+static berth_status ask(const berth_building *building, const berth_quant_entry *entry,
+                        bool *out_is_match) {
     berth_plugin_enter(entry->owner, "matches");
-    const berth_status status = entry->config.matches(berth_registry_host(registry), config);
+    const berth_status status = entry->config.matches(building->face.host, building->quant_config);
     *out_is_match = status == BERTH_OK;
     const berth_status left = berth_plugin_leave(status);
     return left == BERTH_NOT_FOUND ? BERTH_OK : left;
 }
 
-static berth_status nobody(const berth_registry *registry, const berth_checkpoint *checkpoint) {
+// "; did you mean 'x'?" or "; registered: a, b, c".
+static void add_known(const berth_registry *registry, berth_str wanted, berth_text *text) {
+    const char *names[MAX_SCHEMES];
+    size_t count = 0;
+    while (count < MAX_SCHEMES && count < berth_registry_quant_count(registry)) {
+        names[count] = berth_registry_quant_at(registry, count)->config.name;
+        ++count;
+    }
+    const char *nearest = berth_str_nearest(wanted, names, count);
+    if (nearest != NULL) {
+        berth_text_add_format(text, "; the nearest one is '%s'", nearest);
+        return;
+    }
+    for (size_t i = 0; i < count; ++i) {
+        berth_text_add_format(text, "%s%s", i == 0 ? "; registered: " : ", ", names[i]);
+    }
+}
+
+static berth_status nobody(const berth_building *building, const berth_checkpoint *checkpoint,
+                           const char *wanted) {
     berth_str method = BERTH_STR("of a kind that its config.json does not name");
-    const berth_json *config = berth_checkpoint_config(checkpoint);
-    const berth_json *name = berth_json_find(config, "quantization_config.quant_method");
-    if (name != NULL && berth_json_kind_of(name) == BERTH_JSON_STRING) {
+    const berth_json *name =
+        berth_json_find(building->quant_config, "quantization_config.quant_method");
+    if (wanted != NULL) {
+        method = berth_str_from(wanted);
+    } else if (name != NULL && berth_json_kind_of(name) == BERTH_JSON_STRING) {
         BERTH_TRY(berth_json_get_str(name, "", &method));
     }
     berth_text known;
     berth_text_init(&known, TEXT_BYTES);
-    for (size_t i = 0; i < berth_registry_quant_count(registry); ++i) {
-        berth_text_add_format(&known, "%s%s", i == 0 ? "" : ", ",
-                              berth_registry_quant_at(registry, i)->config.name);
-    }
+    add_known(building->registry, method, &known);
     const berth_str list = berth_text_str(&known);
     const berth_status status = BERTH_FAIL(
         UNSUPPORTED,
-        "%s: the checkpoint's quantization '" BERTH_STR_FMT
-        "' is registered by no plugin; registered: " BERTH_STR_FMT,
-        berth_checkpoint_directory(checkpoint), BERTH_STR_ARG(method), BERTH_STR_ARG(list));
+        "%s: %s quantization '" BERTH_STR_FMT "' is registered by no plugin" BERTH_STR_FMT,
+        berth_checkpoint_directory(checkpoint), wanted != NULL ? "the" : "the checkpoint's",
+        BERTH_STR_ARG(method), BERTH_STR_ARG(list));
     berth_text_deinit(&known);
     return status;
 }
 
-berth_status berth_quantization_choose(const berth_registry *registry,
-                                       const berth_checkpoint *checkpoint, const char *wanted,
-                                       const berth_quant_entry **out_entry) {
+// The first scheme that takes the checkpoint whatever name it carries.
+static const berth_quant_entry *find_override(const berth_building *building, const char *wanted) {
+    const berth_registry *registry = building->registry;
+    for (size_t i = 0; i < berth_registry_quant_count(registry); ++i) {
+        const berth_quant_entry *entry = berth_registry_quant_at(registry, i);
+        if (!BERTH_HAS(&entry->config, override_quantization_method)) {
+            continue;
+        }
+        berth_plugin_enter(entry->owner, "override_quantization_method");
+        const bool is_taken = entry->config.override_quantization_method(
+                                  building->face.host, building->quant_config, wanted) != 0;
+        if (berth_plugin_leave(BERTH_OK) == BERTH_OK && is_taken) {
+            return entry;
+        }
+    }
+    return NULL;
+}
+
+static berth_status find_match(const berth_building *building, const berth_checkpoint *checkpoint,
+                               const berth_quant_entry **out_found) {
     const char *directory = berth_checkpoint_directory(checkpoint);
+    const berth_registry *registry = building->registry;
     const berth_quant_entry *found = NULL;
     for (size_t i = 0; i < berth_registry_quant_count(registry); ++i) {
         const berth_quant_entry *entry = berth_registry_quant_at(registry, i);
         bool is_match = false;
-        BERTH_TRY_NOTE(ask(registry, entry, berth_checkpoint_config(checkpoint), &is_match),
-                       "asking whether %s is of scheme '%s'", directory, entry->config.name);
+        BERTH_TRY_NOTE(ask(building, entry, &is_match), "asking whether %s is of scheme '%s'",
+                       directory, entry->config.name);
         if (is_match && found != NULL) {
             return BERTH_FAIL(UNSUPPORTED,
                               "%s: both '%s' of plugin %s and '%s' of plugin %s claim the "
@@ -60,51 +102,222 @@ berth_status berth_quantization_choose(const berth_registry *registry,
         }
         found = is_match ? entry : found;
     }
+    *out_found = found;
+    return BERTH_OK;
+}
+
+static const berth_quant_entry *find_named(const berth_registry *registry, const char *name) {
+    for (size_t i = 0; i < berth_registry_quant_count(registry); ++i) {
+        const berth_quant_entry *entry = berth_registry_quant_at(registry, i);
+        if (strcmp(entry->config.name, name) == 0) {
+            return entry;
+        }
+    }
+    return NULL;
+}
+
+static berth_status check_activation(const berth_building *building,
+                                     const berth_checkpoint *checkpoint,
+                                     const berth_quant_entry *entry) {
+    const char *dtype = berth_dtype_name(building->activation);
+    for (uint64_t i = 0; i < entry->config.activation_dtype_count; ++i) {
+        if (strcmp(entry->config.activation_dtypes[i], dtype) == 0) {
+            return BERTH_OK;
+        }
+    }
+    return entry->config.activation_dtype_count == 0
+               ? BERTH_OK
+               : BERTH_FAIL(UNSUPPORTED,
+                            "%s: quantization '%s' computes with activations of %s and the like, "
+                            "not of %s; choose with --dtype",
+                            berth_checkpoint_directory(checkpoint), entry->config.name,
+                            entry->config.activation_dtypes[0], dtype);
+}
+
+berth_status berth_quantization_choose(berth_building *building, const berth_checkpoint *checkpoint,
+                                       const char *wanted) {
+    building->face.host = berth_registry_host(building->registry);
+    if (wanted != NULL && find_named(building->registry, wanted) == NULL) {
+        return nobody(building, checkpoint, wanted);
+    }
+    const berth_quant_entry *found = find_override(building, wanted);
     if (found == NULL) {
-        return nobody(registry, checkpoint);
+        BERTH_TRY(find_match(building, checkpoint, &found));
+    }
+    if (found == NULL) {
+        return nobody(building, checkpoint, NULL);
     }
     if (wanted != NULL && strcmp(wanted, found->config.name) != 0) {
         return BERTH_FAIL(INVALID_ARGUMENT,
                           "%s: the quantization asked for is '%s', the checkpoint's is '%s'",
-                          directory, wanted, found->config.name);
+                          berth_checkpoint_directory(checkpoint), wanted, found->config.name);
     }
-    *out_entry = found;
+    building->quantization = found;
+    return check_activation(building, checkpoint, found);
+}
+
+// ---- which method -------------------------------------------------------------------------------
+
+// The layer and all it points to, in the arena: the method sees it again when weights are loaded.
+static berth_status copy_linear(berth_arena *arena, const berth_linear *from, berth_linear *out) {
+    const berth_shard **list = BERTH_ARENA_ARRAY(arena, const berth_shard *, from->shard_count);
+    berth_shard *shards = BERTH_ARENA_ARRAY(arena, berth_shard, from->shard_count);
+    *out = *from;
+    out->prefix = berth_arena_strdup(arena, from->prefix);
+    out->alias = from->alias == NULL ? NULL : berth_arena_strdup(arena, from->alias);
+    out->layer_class =
+        berth_arena_strdup(arena, from->layer_class == NULL ? "" : from->layer_class);
+    bool is_complete = list != NULL && shards != NULL && out->prefix != NULL &&
+                       out->layer_class != NULL && (out->alias != NULL) == (from->alias != NULL);
+    const berth_parameter all = {.shards = from->shards, .shard_count = from->shard_count};
+    for (uint64_t i = 0; is_complete && i < from->shard_count; ++i) {
+        shards[i] = berth_shard_at(&all, i);
+        shards[i].id = berth_arena_strdup(arena, shards[i].id);
+        list[i] = &shards[i];
+        is_complete = shards[i].id != NULL;
+    }
+    out->shards = list;
+    return is_complete ? BERTH_OK : berth_arena_exhausted(arena, "layers");
+}
+
+// The modules of the layer as the checkpoint names them.
+static berth_status name_modules(const berth_building *building, berth_processing *out) {
+    const berth_linear *linear = &out->linear;
+    const uint64_t room = linear->shard_count > 0 ? linear->shard_count : 1;
+    const char **names = BERTH_ARENA_ARRAY(building->arena, const char *, room);
+    if (names == NULL) {
+        return berth_arena_exhausted(building->arena, "layers");
+    }
+    out->layer.names = names;
+    for (uint64_t i = 0; i < linear->shard_count; ++i) {
+        const char *name =
+            berth_parameters_module(building->parameters, linear->prefix, linear->shards[i]->id);
+        if (name != NULL) {
+            names[out->layer.name_count++] = name;
+        }
+    }
+    if (out->layer.name_count == 0) {
+        const char *name = berth_parameters_module(building->parameters, linear->prefix, NULL);
+        names[out->layer.name_count++] = name == NULL ? linear->prefix : name;
+    }
     return BERTH_OK;
 }
 
-// The method of a layer, with its required slots.
-static berth_status get_method(const berth_building *building, const berth_linear *linear,
-                               const berth_quant_method **out_method) {
-    const berth_quant_entry *entry = building->quantization;
+static berth_status describe(const berth_building *building, const berth_linear *linear,
+                             berth_processing **out) {
+    berth_processing *own = BERTH_ARENA_NEW(building->arena, berth_processing);
+    if (own == NULL) {
+        return berth_arena_exhausted(building->arena, "layers");
+    }
+    BERTH_TRY(copy_linear(building->arena, linear, &own->linear));
+    own->layer = (berth_quant_layer){.size = sizeof own->layer, .config = building->quant_config};
+    own->linear.quant = &own->layer;
+    *out = own;
+    return name_modules(building, own);
+}
+
+static const berth_quant_method *ask_method(const berth_building *building,
+                                            const berth_quant_entry *entry, berth_processing *layer,
+                                            berth_status *out_status) {
     berth_plugin_enter(entry->owner, "get_quant_method");
     const berth_quant_method *method =
-        entry->config.get_quant_method(building->face.host, building->face.config, linear);
-    BERTH_TRY_NOTE(berth_plugin_leave(method == NULL ? BERTH_UNSUPPORTED : BERTH_OK),
-                   "building layer '%s'", linear->prefix);
+        entry->config.get_quant_method(building->face.host, building->quant_config, &layer->linear);
+    const bool is_answer = method != NULL || layer->layer.is_unquantized != 0;
+    *out_status = berth_plugin_leave(is_answer ? BERTH_OK : BERTH_UNSUPPORTED);
+    return method;
+}
+
+static berth_status check_method(const berth_processing *layer, const berth_quant_method *method) {
     const char *missing = !BERTH_HAS(method, name)             ? "name"
                           : !BERTH_HAS(method, create_weights) ? "create_weights"
                           : !BERTH_HAS(method, apply)          ? "apply"
                                                                : NULL;
-    if (missing != NULL) {
-        return BERTH_FAIL(INTERNAL,
-                          "plugin %s: berth_quant_method of scheme '%s' for layer '%s': the "
-                          "required slot '%s' is not set",
-                          entry->owner->id, entry->config.name, linear->prefix, missing);
+    return missing == NULL
+               ? BERTH_OK
+               : BERTH_FAIL(INTERNAL,
+                            "plugin %s: berth_quant_method of scheme '%s' for layer '%s': the "
+                            "required slot '%s' is not set",
+                            layer->scheme->owner->id, layer->scheme->config.name,
+                            layer->linear.prefix, missing);
+}
+
+// The method of a layer, with its required slots, as the host's own struct.
+static berth_status get_method(const berth_building *building, berth_processing *layer) {
+    berth_status status = BERTH_OK;
+    layer->scheme = building->quantization;
+    const berth_quant_method *method = ask_method(building, building->quantization, layer, &status);
+    const berth_quant_entry *plain = find_named(building->registry, UNQUANTIZED);
+    if (status == BERTH_OK && method == NULL && plain != NULL) {
+        layer->scheme = plain;
+        method = ask_method(building, plain, layer, &status);
     }
-    *out_method = method;
+    BERTH_TRY_NOTE(status, "building layer '%s' of scheme '%s'", layer->linear.prefix,
+                   building->quantization->config.name);
+    if (method == NULL) {
+        return BERTH_FAIL(UNSUPPORTED, "layer '%s' is not quantized, and no plugin registers '%s'",
+                          layer->linear.prefix, UNQUANTIZED);
+    }
+    BERTH_TRY(check_method(layer, method));
+    memcpy(&layer->method, method,
+           method->size < sizeof layer->method ? method->size : sizeof layer->method);
+    layer->method.size = sizeof layer->method;
     return BERTH_OK;
+}
+
+// ---- its nodes ----------------------------------------------------------------------------------
+
+berth_status berth_quantization_take(berth_building *building, const berth_parameter *declared,
+                                     berth_weight *weight) {
+    berth_processing *layer = building->processing;
+    if (layer == NULL || declared->role > BERTH_PARAMETER_MADE) {
+        return BERTH_FAIL(INTERNAL,
+                          "parameter '%s': only create_weights of a quantization method "
+                          "declares what is stored or made",
+                          declared->name);
+    }
+    const bool is_made = declared->role == BERTH_PARAMETER_MADE;
+    size_t *count = is_made ? &layer->made_count : &layer->stored_count;
+    if (*count >= BERTH_MAX_WEIGHTS) {
+        return BERTH_FAIL(INTERNAL, "layer '%s' has more than %d parameters", layer->linear.prefix,
+                          BERTH_MAX_WEIGHTS);
+    }
+    (is_made ? layer->made : layer->stored)[(*count)++] = weight;
+    if (is_made) {
+        weight->made_by = layer;
+    }
+    return BERTH_OK;
+}
+
+static berth_status create_weights(berth_building *building, berth_processing *layer,
+                                   berth_value *weights) {
+    building->processing = layer;
+    berth_plugin_enter(layer->scheme->owner, "create_weights");
+    layer->method.create_weights(&building->face, &layer->linear, weights);
+    const berth_status status = berth_plugin_leave(BERTH_OK);
+    building->processing = NULL;
+    if (status == BERTH_OK && layer->made_count > 0 &&
+        layer->method.process_weights_after_loading == NULL) {
+        return BERTH_FAIL(INTERNAL,
+                          "plugin %s: berth_quant_method '%s' declares parameters that are made, "
+                          "and process_weights_after_loading is not set",
+                          layer->scheme->owner->id, layer->method.name);
+    }
+    return status;
 }
 
 berth_status berth_quantization_build(berth_building *building, const berth_linear *linear,
                                       berth_value x, berth_value *out_y) {
-    const berth_quant_method *method = NULL;
-    const berth_owner *owner = building->quantization->owner;
-    BERTH_TRY(get_method(building, linear, &method));
+    berth_processing *layer = NULL;
     berth_value weights[BERTH_MAX_WEIGHTS] = {0};
-    berth_plugin_enter(owner, "create_weights");
-    method->create_weights(&building->face, linear, weights);
+    BERTH_TRY(describe(building, linear, &layer));
+    BERTH_TRY(get_method(building, layer));
+    BERTH_TRY(create_weights(building, layer, weights));
+    berth_plugin_enter(layer->scheme->owner, "apply");
+    *out_y = layer->method.apply(&building->face, &layer->linear, weights, x);
     BERTH_TRY(berth_plugin_leave(BERTH_OK));
-    berth_plugin_enter(owner, "apply");
-    *out_y = method->apply(&building->face, linear, weights, x);
-    return berth_plugin_leave(BERTH_OK);
+    return berth_array_push(&building->schemes, (berth_layer_scheme){
+                                                    .layer = layer->linear.prefix,
+                                                    .scheme = layer->scheme->config.name,
+                                                    .method = layer->method.name,
+                                                });
 }

@@ -225,8 +225,9 @@ static const char *with_slice(berth_arena *arena, const char *from, int64_t slic
                                     star + 1);
 }
 
-const char *berth_weight_names_stored(const berth_weight_names *names, const char *parameter,
-                                      const char *shard, int64_t slice) {
+// What the rules put in the place of a part of the parameter; NULL when none of them does.
+static const char *stored_by_rule(const berth_weight_names *names, const char *parameter,
+                                  const char *shard, int64_t slice) {
     for (uint64_t i = 0; i < names->model->weight_rule_count; ++i) {
         const berth_weight_rule *rule = names->model->weight_rules[i];
         const bool has_star = strchr(rule->from, '*') != NULL;
@@ -239,6 +240,26 @@ const char *berth_weight_names_stored(const berth_weight_names *names, const cha
             return from == NULL ? NULL : replace(names->arena, parameter, found, from);
         }
     }
-    return shard == NULL ? parameter
-                         : berth_arena_printf(names->arena, "%s (shard %s)", parameter, shard);
+    return NULL;
+}
+
+const char *berth_weight_names_module(const berth_weight_names *names, const char *prefix,
+                                      const char *shard) {
+    static const char leaf[] = ".weight";
+    char parameter[NAME_BYTES];
+    (void)snprintf(parameter, sizeof parameter, "%s%s", prefix, leaf);
+    const char *stored = stored_by_rule(names, parameter, shard, -1);
+    const berth_str name = berth_str_from(stored == NULL ? "" : stored);
+    return berth_str_ends_with(name, BERTH_STR(".weight"))
+               ? berth_arena_copy(names->arena,
+                                  (berth_str){.data = name.data, .size = name.size - strlen(leaf)})
+               : NULL;
+}
+
+const char *berth_weight_names_stored(const berth_weight_names *names, const char *parameter,
+                                      const char *shard, int64_t slice) {
+    const char *stored = stored_by_rule(names, parameter, shard, slice);
+    return stored != NULL  ? stored
+           : shard == NULL ? parameter
+                           : berth_arena_printf(names->arena, "%s (shard %s)", parameter, shard);
 }

@@ -52,6 +52,10 @@ BERTH_MUST_CHECK berth_status berth_weight_names_find(const berth_weight_names *
 // CORRUPT: two sources are the same weight.
 BERTH_MUST_CHECK berth_status berth_weight_names_same(const berth_weight_names *names, uint32_t one,
                                                       uint32_t other);
+// The module "a.q_proj" that holds the shard (NULL: the whole) of the layer "a.qkv_proj"; NULL when
+// no rule says so or the arena is exhausted.
+const char *berth_weight_names_module(const berth_weight_names *names, const char *prefix,
+                                      const char *shard);
 // The name under which a checkpoint would hold a part of a parameter. NULL when the arena is
 // exhausted.
 const char *berth_weight_names_stored(const berth_weight_names *names, const char *parameter,

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/pattern.h"
 #include "registry/registry_private.h"
 
 #include <string.h>
@@ -153,6 +154,67 @@ static berth_status json_get_count(const berth_json *json, const char *path, uin
     return BERTH_OK;
 }
 
+static berth_status json_get(const berth_json *json, const char *path, const berth_json **out) {
+    BERTH_TRY(check_arguments("json_get", json, path, out));
+    const berth_json *found = berth_json_find(json, path);
+    if (found == NULL || berth_json_kind_of(found) == BERTH_JSON_NULL) {
+        return berth_json_fail(BERTH_NOT_FOUND, json, "there is no '%s'", path);
+    }
+    *out = found;
+    return BERTH_OK;
+}
+
+static berth_status json_get_member(const berth_json *json, const char *key,
+                                    const berth_json **out) {
+    BERTH_TRY(check_arguments("json_get_member", json, key, out));
+    const berth_json *found = berth_json_kind_of(json) == BERTH_JSON_OBJECT
+                                  ? berth_json_member(json, berth_str_from(key))
+                                  : NULL;
+    if (found == NULL) {
+        return berth_json_fail(BERTH_NOT_FOUND, json, "there is no '%s'", key);
+    }
+    *out = found;
+    return BERTH_OK;
+}
+
+static berth_status json_get_entry(const berth_json *json, uint64_t index, const char **out_key,
+                                   const berth_json **out) {
+    BERTH_TRY(check_arguments("json_get_entry", json, "", out));
+    BERTH_TRY(check_arguments("json_get_entry", json, "", out_key));
+    if (index >= berth_json_size(json)) {
+        return berth_json_fail(BERTH_NOT_FOUND, json, "there is no entry %llu",
+                               (unsigned long long)index);
+    }
+    const bool has_keys = berth_json_kind_of(json) == BERTH_JSON_OBJECT;
+    *out_key = has_keys ? berth_json_key_at(json, index).data : "";
+    *out = berth_json_at(json, index);
+    return BERTH_OK;
+}
+
+// ---- texts --------------------------------------------------------------------------------------
+
+// The leftmost match begins at the first byte exactly when there is one that does.
+static berth_status match_start(const berth_pattern *pattern, const char *text, bool *out) {
+    berth_match match = {0};
+    berth_matches matches = {.pattern = pattern, .text = berth_str_from(text)};
+    BERTH_TRY(berth_matcher_create(&matches.matcher));
+    const berth_status status = berth_pattern_next(&matches, &match);
+    berth_matcher_destroy(matches.matcher);
+    *out = match.is_found && match.start == 0;
+    return status;
+}
+
+static berth_status host_match(const berth_host *host, const char *regex, const char *text) {
+    (void)host;
+    BERTH_TRY(check_arguments("match", regex, text, text));
+    berth_pattern *pattern = NULL;
+    bool is_match = false;
+    BERTH_TRY(berth_pattern_compile_perl(berth_str_from(regex), &pattern));
+    const berth_status status = match_start(pattern, text, &is_match);
+    berth_pattern_destroy(pattern);
+    return status == BERTH_OK && !is_match ? BERTH_NOT_FOUND : status;
+}
+
 void berth_host_fill(berth_host *host, berth_registry *registry,
                      const berth_worker_api *worker_base) {
     *host = (berth_host){
@@ -178,5 +240,9 @@ void berth_host_fill(berth_host *host, berth_registry *registry,
         .json_get_str = json_get_str,
         .json_get_count = json_get_count,
         .worker_base = worker_base,
+        .json_get = json_get,
+        .json_get_member = json_get_member,
+        .json_get_entry = json_get_entry,
+        .match = host_match,
     };
 }

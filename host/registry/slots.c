@@ -114,12 +114,14 @@ static const berth_slot quant_slots[] = {
     SLOT(berth_quant_config, name, REQUIRED),
     SLOT(berth_quant_config, matches, REQUIRED),
     SLOT(berth_quant_config, get_quant_method, REQUIRED),
+    SLOT(berth_quant_config, override_quantization_method, INHERIT),
 };
 
 static const berth_slot quant_method_slots[] = {
     SLOT(berth_quant_method, name, REQUIRED),
     SLOT(berth_quant_method, create_weights, REQUIRED),
     SLOT(berth_quant_method, apply, REQUIRED),
+    SLOT(berth_quant_method, process_weights_after_loading, INHERIT),
 };
 
 static const berth_slot model_slots[] = {

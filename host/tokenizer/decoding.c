@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/pattern.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "tokenizer/alphabet.h"
 #include "tokenizer/metaspace.h"
-#include "tokenizer/pattern.h"
 
 #define STEPS       16
 #define TOKEN_BYTES ((size_t)1 << 20) // the most that a token may decode to

@@ -8,8 +8,8 @@
 
 #include "base/arena.h"
 #include "base/json.h"
+#include "base/pattern.h"
 #include "base/text.h"
-#include "tokenizer/pattern.h"
 #include "tokenizer/stretch.h"
 #include "tokenizer/unicode.h"
 

@@ -7,9 +7,9 @@
 
 #include "base/array.h"
 #include "base/json.h"
+#include "base/pattern.h"
 #include "base/str.h"
 #include "tokenizer/metaspace.h"
-#include "tokenizer/pattern.h"
 #include "tokenizer/stretch.h"
 
 #define BERTH_SPLITTER_STAGES 16

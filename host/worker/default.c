@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-#include "base/array.h"
 #include "base/interrupt.h"
 #include "base/log.h"
 
@@ -56,40 +55,12 @@ static berth_status create_plan(berth_default_worker *base) {
         &base->plan);
 }
 
-typedef berth_array(unsigned char) weight_buffer;
-
-// One weight into the plan: as it lies mapped where that is its resident form already.
-static berth_status load_weight(const berth_default_worker *base, const berth_weight *weight,
-                                weight_buffer *buffer) {
-    const void *stored = berth_weight_stored(weight);
-    if (stored == NULL) {
-        BERTH_TRY(berth_array_reserve(buffer, weight->bytes));
-        BERTH_TRY(berth_weight_load(weight, buffer->data));
-        return berth_plan_set_parameter(base->plan, weight->value, buffer->data, weight->bytes);
-    }
-    if (weight->bytes > buffer->capacity) {
-        berth_array_free(buffer); // so that never both are there
-    }
-    BERTH_TRY(berth_plan_set_parameter(base->plan, weight->value, stored, weight->bytes));
-    berth_weight_drop(weight);
-    return BERTH_OK;
-}
-
-// Why in the order of the graph, and nothing kept: beside the resident weights there is never more
-// than one weight mapped and one in the buffer.
-static berth_status load_weights(const berth_default_worker *base) {
-    const berth_model_build *build = base->build;
-    weight_buffer buffer = {0};
-    berth_status status = BERTH_OK;
-    for (size_t i = 0; i < build->weight_count && status == BERTH_OK; ++i) {
-        status = berth_interrupt_signal() ? BERTH_FAIL(UNAVAILABLE, "interrupted")
-                                          : load_weight(base, &build->weights[i], &buffer);
-        if (status != BERTH_OK) {
-            berth_status_note(__FILE__, __LINE__, "loading '%s'", build->weights[i].name);
-        }
-    }
-    berth_array_free(&buffer);
-    return status;
+// One weight into the plan.
+static berth_status accept_weight(void *context, const berth_weight *weight, const void *data) {
+    const berth_default_worker *base = context;
+    return berth_interrupt_signal()
+               ? BERTH_FAIL(UNAVAILABLE, "interrupted")
+               : berth_plan_set_parameter(base->plan, weight->value, data, weight->bytes);
 }
 
 static berth_status check_heads(const berth_default_worker *base) {
@@ -117,7 +88,7 @@ static berth_status build_from(berth_default_worker *base, const berth_checkpoin
     BERTH_TRY(berth_platform_verify(base->platform, NULL, base->build->quantization));
     BERTH_TRY(check_heads(base));
     BERTH_TRY(create_plan(base));
-    BERTH_TRY(load_weights(base));
+    BERTH_TRY(berth_model_load(base->build, accept_weight, base));
     BERTH_TRY(berth_plan_ready(base->plan));
     return berth_sampler_init(&base->sampler, (size_t)base->build->description.vocab_size,
                               (size_t)max_rows(base->config), base->arena);

@@ -67,7 +67,34 @@ typedef struct berth_parameter {
     int64_t stored_input_offset;
     int64_t stored_input_extent;
     double addend; // of a vector: added to every number as it is loaded. From ABI 1.1 on
+
+    // What follows is for layers of a quantization scheme (quant.h). From ABI 1.1 on.
+    uint64_t role; // BERTH_PARAMETER_*
+    // What the checkpoint's tensor must be of: "i32", "f8_e4m3fn", …; of two float types it is
+    // converted. "float": any float type, kept as stored. NULL: as without a scheme. Of what the
+    // scheme makes, its type.
+    const char *dtype;
+    // How many of the layer's outputs (inputs) one element stands for along output_dim (input_dim):
+    // codes in a word, rows that share a scale. 0: one. `shape`, shards and the rank's part are in
+    // outputs and inputs; the host divides, rounds the last element up, and refuses shards and
+    // parts that begin or end inside of an element.
+    int64_t output_factor;
+    int64_t input_factor;
+    // 1: one number per shard, [1] without shards, whatever `shape` says: the tensor of a shard is
+    // one number, with or without a dimension. One tensor under the name of the whole is for all.
+    uint64_t is_per_tensor;
+    // 1: where the checkpoint has nothing under the name, every number is default_value.
+    uint64_t is_optional;
+    double default_value;
+    uint64_t is_scale;      // 1: every number must be finite and greater than zero
+    uint64_t is_transposed; // 1: the tensor's last two dimensions are the parameter's, exchanged
 } berth_parameter;
+
+// In the graph; only while loading, for process_weights_after_loading, in which case it has no
+// value; or made there, and in the graph.
+#define BERTH_PARAMETER_RESIDENT 0u
+#define BERTH_PARAMETER_STORED   1u
+#define BERTH_PARAMETER_MADE     2u
 
 // What a layer keeps of every sequence beside a KV cache: the last inputs of a convolution, the
 // state of a recurrence. Declared before the node that uses it; that node's state `index` is then
@@ -116,6 +143,8 @@ typedef struct berth_linear {
     int64_t stored_output_extent;
     int64_t stored_input_offset;
     int64_t stored_input_extent;
+    // Set by the host for the slots of a quantization scheme (quant.h). From ABI 1.1 on
+    struct berth_quant_layer *quant;
 } berth_linear;
 
 typedef struct berth_model_description {

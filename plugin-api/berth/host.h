@@ -71,6 +71,18 @@ typedef struct berth_host {
     // The host's default worker, complete for any device runtime: an overriding worker calls the
     // inherited method through it (worker.h).
     const berth_worker_api *worker_base;
+
+    // From ABI 1.1 on. [startup] A value of a document under a path; under one key of an object,
+    // whatever characters it has; entry `index` of an array or object, with its key ("" in an
+    // array).
+    berth_status (*json_get)(const berth_json *json, const char *path, const berth_json **out);
+    berth_status (*json_get_member)(const berth_json *json, const char *key,
+                                    const berth_json **out);
+    berth_status (*json_get_entry)(const berth_json *json, uint64_t index, const char **out_key,
+                                   const berth_json **out);
+    // [startup] Whether the regular expression matches the text from its first byte on: BERTH_OK or
+    // BERTH_NOT_FOUND; another status, with a text, when it is none.
+    berth_status (*match)(const struct berth_host *host, const char *regex, const char *text);
 } berth_host;
 
 // Hands the formatted text (at most 511 bytes) to the host and yields the status:

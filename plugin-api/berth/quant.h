@@ -1,14 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantization: who owns how a linear layer's weights are created, loaded and multiplied.
+// Quantization: who owns how a layer's weights are created, loaded and multiplied.
 //
 // A quantization config recognises a checkpoint and hands out one method per layer. "unquantized"
-// is a config like any other.
+// is a config like any other. The life of a layer's weights:
+//
+//   get_quant_method                which method, and what the config says about this layer
+//   create_weights                  declares parameters as the checkpoint stores them, and those
+//                                   that are made of them
+//   (the host loads)                shards of fused layers and parts of ranks land where they
+//   belong process_weights_after_loading   stored tensors → made parameters, in host memory, once
+//   (the plan)                      brings what is in the graph to where it is read; a layout that
+//                                   only one implementation reads is the business of its `pack`
+//   apply                           emits the nodes; `create_weights` and `apply` run back to back,
+//                                   before anything is loaded
 #ifndef BERTH_QUANT_H
 #define BERTH_QUANT_H
 
 #include <berth/builder.h>
 
 #define BERTH_MAX_WEIGHTS 16
+
+// What the host tells a scheme about a layer beside its sizes, and what the scheme keeps about it.
+#define BERTH_QUANT_NOTES 8
+typedef struct berth_quant_layer {
+    uint64_t size;
+    // The document that the config recognised: config.json, or {"quantization_config": FILE,
+    // "quantization_file": NAME} where the scheme has a file of its own.
+    const berth_json *config;
+    // The modules of the layer as the checkpoint names them: one, or one per shard that the
+    // checkpoint stores by itself.
+    const char *const *names;
+    uint64_t name_count;
+    // get_quant_method sets it and returns NULL: the layer is not quantized, "unquantized" has it.
+    uint64_t is_unquantized;
+    int64_t notes[BERTH_QUANT_NOTES]; // written by get_quant_method, read by the method's slots
+} berth_quant_layer;
 
 typedef struct berth_quant_method {
     uint64_t size;
@@ -20,6 +46,15 @@ typedef struct berth_quant_method {
     // [required][startup] Emits x W^T + b and returns it.
     berth_value (*apply)(berth_builder *builder, const berth_linear *linear,
                          const berth_value *weights, berth_value x);
+    // [inherit][startup] From ABI 1.1 on. Needed when create_weights declares parameters of role
+    // BERTH_PARAMETER_MADE. Both arrays are in the order of declaration: `stored` the tensors of
+    // role STORED, put together from shards, read only; `made` to be written, zeroed before. All
+    // are contiguous, in host memory. A text of its failure names tensor and rule; the host adds
+    // scheme and layer.
+    berth_status (*process_weights_after_loading)(const berth_host *host,
+                                                  const berth_linear *linear,
+                                                  const berth_tensor *const *stored,
+                                                  const berth_tensor *const *made);
 } berth_quant_method;
 
 typedef struct berth_quant_config {
@@ -31,6 +66,180 @@ typedef struct berth_quant_config {
     // [required][startup] The method of a layer, NULL with a text when the scheme cannot serve it.
     const berth_quant_method *(*get_quant_method)(const berth_host *host, const berth_json *config,
                                                   const berth_linear *linear);
+
+    // From ABI 1.1 on.
+    // Files beside config.json that have the scheme's configuration where config.json has none.
+    const char *const *config_files;
+    uint64_t config_file_count;
+    // Types of activations that the scheme computes with; none listed: any.
+    const char *const *activation_dtypes;
+    uint64_t activation_dtype_count;
+    // [inherit][startup] The scheme takes a checkpoint that carries another one's name: 1. `wanted`
+    // is what --quantization asks for, or NULL. Asked before `matches` of any config.
+    uint64_t (*override_quantization_method)(const berth_host *host, const berth_json *config,
+                                             const char *wanted);
 } berth_quant_config;
+
+// ---- declaring ----------------------------------------------------------------------------------
+
+// The parameter PREFIX.LEAF over all outputs and inputs of the layer, to be changed where it
+// differs. `shape` is [outputs, inputs] and must live until it is declared.
+static inline berth_parameter berth_quant_parameter(berth_builder *builder,
+                                                    const berth_linear *linear, const char *leaf,
+                                                    int64_t shape[2]) {
+    shape[0] = linear->output_size;
+    shape[1] = linear->input_size;
+    return (berth_parameter){
+        .size = sizeof(berth_parameter),
+        .name = berth_build_name(builder, "%s.%s", linear->prefix, leaf),
+        .alias = linear->alias ? berth_build_name(builder, "%s.%s", linear->alias, leaf) : NULL,
+        .shape = shape,
+        .ndim = 2,
+        .output_dim = 0,
+        .input_dim = 1,
+        .shards = linear->shards,
+        .shard_count = linear->shard_count,
+        .stored_output_offset = linear->stored_output_offset,
+        .stored_output_extent = linear->stored_output_extent,
+        .stored_input_offset = linear->stored_input_offset,
+        .stored_input_extent = linear->stored_input_extent,
+    };
+}
+
+// The parameter over the outputs alone.
+static inline void berth_quant_per_output(berth_parameter *parameter) {
+    parameter->ndim = 1;
+    parameter->input_dim = -1;
+    parameter->stored_input_extent = 0;
+}
+
+// Of a parameter of one column, [outputs, 1]: every rank of input parts has all of it.
+static inline void berth_quant_one_column(berth_parameter *parameter, int64_t shape[2]) {
+    shape[1] = 1;
+    parameter->input_dim = -1;
+    parameter->stored_input_extent = 0;
+}
+
+// The bias of the layer, BERTH_VALUE_NONE without one.
+static inline berth_value berth_quant_bias(berth_builder *builder, const berth_linear *linear) {
+    int64_t shape[2];
+    berth_parameter bias = berth_quant_parameter(builder, linear, "bias", shape);
+    berth_quant_per_output(&bias);
+    bias.is_vector = 1;
+    return linear->has_bias ? builder->parameter(builder, &bias) : BERTH_VALUE_NONE;
+}
+
+// A parameter that process_weights_after_loading makes.
+static inline berth_value berth_quant_made(berth_builder *builder, const berth_linear *linear,
+                                           const char *leaf, const char *dtype,
+                                           const int64_t *shape, uint64_t ndim) {
+    const berth_parameter parameter = {
+        .size = sizeof(berth_parameter),
+        .name = berth_build_name(builder, "%s.%s", linear->prefix, leaf),
+        .shape = shape,
+        .ndim = ndim,
+        .output_dim = -1,
+        .input_dim = -1,
+        .role = BERTH_PARAMETER_MADE,
+        .dtype = dtype,
+    };
+    return builder->parameter(builder, &parameter);
+}
+
+// ---- finding out about a layer ------------------------------------------------------------------
+
+// How an entry of a list names modules.
+#define BERTH_QUANT_EXACT                                                                          \
+    0u                        // the whole name; "re:" and a regular expression; the layer's class,
+                              // "Linear" being all linear layers but the head
+#define BERTH_QUANT_WITHIN 1u // any part of the name; "*" in it stands for anything
+#define BERTH_QUANT_REGEX  2u // a regular expression
+
+static inline int berth_quant_ends_with(const char *text, const char *end) {
+    const size_t length = strlen(text);
+    const size_t of_end = strlen(end);
+    return length >= of_end && strcmp(text + length - of_end, end) == 0;
+}
+
+// Whether `part` occurs in the text; a "*" in it stands for anything.
+static inline int berth_quant_occurs(const char *text, const char *part) {
+    const char *star = strchr(part, '*');
+    const size_t head = star ? (size_t)(star - part) : strlen(part);
+    for (; strlen(text) >= head; ++text) {
+        if (strncmp(text, part, head) == 0 &&
+            (!star || berth_quant_occurs(text + head, star + 1))) {
+            return 1;
+        }
+        if (*text == 0) {
+            break;
+        }
+    }
+    return 0;
+}
+
+// Whether `entry` names the module `name` of a layer: BERTH_OK or BERTH_NOT_FOUND.
+static inline berth_status berth_quant_names(const berth_host *host, const berth_linear *linear,
+                                             const char *name, const char *entry, uint64_t how) {
+    int is_named = 0;
+    if (how == BERTH_QUANT_REGEX || (how == BERTH_QUANT_EXACT && strncmp(entry, "re:", 3) == 0)) {
+        return host->match(host, how == BERTH_QUANT_REGEX ? entry : entry + 3, name);
+    }
+    if (how == BERTH_QUANT_WITHIN) {
+        is_named = berth_quant_occurs(name, entry);
+    } else {
+        is_named =
+            strcmp(name, entry) == 0 ||
+            (linear->layer_class && (strcmp(linear->layer_class, entry) == 0 ||
+                                     (strcmp(entry, "Linear") == 0 &&
+                                      berth_quant_ends_with(linear->layer_class, "Linear"))));
+    }
+    return is_named ? BERTH_OK : BERTH_NOT_FOUND;
+}
+
+// Whether the list under `path`, which may be absent, has an entry that names the module.
+static inline berth_status berth_quant_listed(const berth_host *host, const berth_linear *linear,
+                                              const char *name, const char *path, uint64_t how) {
+    const berth_json *list = NULL;
+    const berth_json *entry = NULL;
+    const char *key = NULL;
+    const char *text = NULL;
+    if (host->json_get(linear->quant->config, path, &list) != BERTH_OK) {
+        return BERTH_NOT_FOUND;
+    }
+    for (uint64_t i = 0; host->json_get_entry(list, i, &key, &entry) == BERTH_OK; ++i) {
+        if (host->json_get_str(entry, "", &text) == BERTH_OK) {
+            const berth_status status = berth_quant_names(host, linear, name, text, how);
+            if (status != BERTH_NOT_FOUND) {
+                return status;
+            }
+        }
+    }
+    return BERTH_NOT_FOUND;
+}
+
+// What a scheme says about one module of a layer, as a number.
+typedef berth_status (*berth_quant_answer_fn)(const berth_host *host, const berth_linear *linear,
+                                              const char *name, int64_t *out);
+
+// The answer for all modules of the layer. One kernel multiplies them all, so they must agree:
+// BERTH_CORRUPT names two that do not.
+static inline berth_status berth_quant_agree(const berth_host *host, const berth_linear *linear,
+                                             berth_quant_answer_fn answer, int64_t *out) {
+    const berth_quant_layer *layer = linear->quant;
+    for (uint64_t i = 0; i < layer->name_count; ++i) {
+        int64_t own = 0;
+        const berth_status status = answer(host, linear, layer->names[i], &own);
+        if (status != BERTH_OK) {
+            return status;
+        }
+        if (i > 0 && own != *out) {
+            return BERTH_PLUGIN_FAIL(host, BERTH_CORRUPT,
+                                     "'%s' and '%s' are one layer here and must be quantized alike",
+                                     layer->names[0], layer->names[i]);
+        }
+        *out = own;
+    }
+    return BERTH_OK;
+}
 
 #endif

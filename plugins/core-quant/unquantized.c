@@ -17,34 +17,10 @@ static berth_status matches(const berth_host *host, const berth_json *config) {
 // weights[0] [output_size, input_size]; weights[1] the bias [output_size], if there is one.
 static void create_weights(berth_builder *builder, const berth_linear *linear,
                            berth_value *weights) {
-    const char *alias = linear->alias;
-    const int64_t shape[] = {linear->output_size, linear->input_size};
-    const berth_parameter weight = {
-        .size = sizeof(berth_parameter),
-        .name = berth_build_name(builder, "%s.weight", linear->prefix),
-        .alias = alias ? berth_build_name(builder, "%s.weight", alias) : NULL,
-        .shape = shape,
-        .ndim = 2,
-        .output_dim = 0,
-        .input_dim = 1,
-        .shards = linear->shards,
-        .shard_count = linear->shard_count,
-        .stored_output_offset = linear->stored_output_offset,
-        .stored_output_extent = linear->stored_output_extent,
-        .stored_input_offset = linear->stored_input_offset,
-        .stored_input_extent = linear->stored_input_extent,
-    };
+    int64_t shape[2];
+    const berth_parameter weight = berth_quant_parameter(builder, linear, "weight", shape);
     weights[0] = builder->parameter(builder, &weight);
-    if (linear->has_bias) {
-        berth_parameter bias = weight;
-        bias.name = berth_build_name(builder, "%s.bias", linear->prefix);
-        bias.alias = alias ? berth_build_name(builder, "%s.bias", alias) : NULL;
-        bias.ndim = 1;
-        bias.is_vector = 1;
-        bias.input_dim = -1;
-        bias.stored_input_extent = 0;
-        weights[1] = builder->parameter(builder, &bias);
-    }
+    weights[1] = berth_quant_bias(builder, linear);
 }
 
 static berth_value apply(berth_builder *builder, const berth_linear *linear,

@@ -87,7 +87,9 @@ double op_tensor_get(const op_tensor *tensor, int64_t index) {
     const berth_dtype dtype = tensor->tensor.dtype;
     if (BERTH_DTYPE_BITS(dtype) == 8) {
         const uint8_t byte = ((const uint8_t *)row)[column];
-        return dtype == BERTH_DTYPE_F8_E4M3FN ? (double)berth_from_f8(byte) : (double)byte;
+        return dtype == BERTH_DTYPE_F8_E4M3FN ? (double)berth_from_f8(byte)
+               : dtype == BERTH_DTYPE_I8      ? (double)(int8_t)byte
+                                              : (double)byte;
     }
     return berth_is_float(dtype) ? (double)berth_load_at(row, dtype, column)
                                  : (double)berth_integer_at(row, dtype, column);
@@ -99,7 +101,7 @@ void op_tensor_set(op_tensor *tensor, int64_t index, double value) {
     if (tensor->tensor.dtype == BERTH_DTYPE_F8_E4M3FN) {
         ((uint8_t *)row)[column] = berth_to_f8((float)value);
     } else if (BERTH_DTYPE_BITS(tensor->tensor.dtype) == 8) {
-        ((uint8_t *)row)[column] = (uint8_t)value;
+        ((uint8_t *)row)[column] = (uint8_t)(int)value;
     } else if (berth_is_float(tensor->tensor.dtype)) {
         berth_store_at(row, tensor->tensor.dtype, column, (float)value);
     } else if (tensor->tensor.dtype == BERTH_DTYPE_I64) {

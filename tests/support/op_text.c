@@ -118,6 +118,7 @@ static berth_dtype dtype_of(const char *name) {
         {"bf16", BERTH_DTYPE_BF16     },
         {"i32",  BERTH_DTYPE_I32      },
         {"i64",  BERTH_DTYPE_I64      },
+        {"i8",   BERTH_DTYPE_I8       },
         {"u8",   BERTH_DTYPE_U8       },
         {"bool", BERTH_DTYPE_BOOL     },
         {"f8",   BERTH_DTYPE_F8_E4M3FN},

@@ -3,9 +3,9 @@
 // the reference implementation.
 #include "tokenizer/splitter.h"
 
+#include "base/dialect.h"
 #include "base/text.h"
 #include "support/test.h"
-#include "tokenizer/dialect.h"
 
 #define BYTES      "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}"
 #define GPT2       "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}"

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Patterns through PCRE2's just-in-time compiler, with the host's memory.
-#include "tokenizer/pattern.h"
+#include "base/pattern.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include "base/dialect.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/utf8.h"
-#include "tokenizer/dialect.h"
 
 #define PATTERN_BYTES ((size_t)1 << 16) // the longest pattern; o200k's has 300 bytes
 
@@ -64,6 +64,10 @@ berth_status berth_pattern_compile(berth_str regex, berth_pattern **out_pattern)
     }
     berth_text_deinit(&source);
     return status;
+}
+
+berth_status berth_pattern_compile_perl(berth_str regex, berth_pattern **out_pattern) {
+    return compile(regex, 0, out_pattern);
 }
 
 berth_status berth_pattern_literal(berth_str text, berth_pattern **out_pattern) {

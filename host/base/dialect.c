@@ -5,7 +5,7 @@
 //
 // Why \s is written out: PCRE2 counts U+180E, which lost that property in Unicode 6.3. Why scripts
 // are: PCRE2's \p{Han} means script extensions.
-#include "tokenizer/dialect.h"
+#include "base/dialect.h"
 
 #include <ctype.h>
 

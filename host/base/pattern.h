@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A compiled pattern and where it matches. The only place that knows PCRE2.
-#ifndef BERTH_TOKENIZER_PATTERN_H
-#define BERTH_TOKENIZER_PATTERN_H
+#ifndef BERTH_BASE_PATTERN_H
+#define BERTH_BASE_PATTERN_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,6 +21,9 @@ typedef struct berth_match {
 
 // `regex` is Oniguruma's dialect. UNSUPPORTED says what it has that is not supported.
 BERTH_MUST_CHECK berth_status berth_pattern_compile(berth_str regex, berth_pattern **out_pattern);
+// `regex` is PCRE2's own dialect, which what people write in Perl's and Python's is.
+BERTH_MUST_CHECK berth_status berth_pattern_compile_perl(berth_str regex,
+                                                         berth_pattern **out_pattern);
 // A pattern that matches exactly these bytes.
 BERTH_MUST_CHECK berth_status berth_pattern_literal(berth_str text, berth_pattern **out_pattern);
 // The pattern of a Split or a Replace: {"String": text} or {"Regex": regex}.

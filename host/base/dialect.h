@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Regular expressions of tokenizer.json are written for Oniguruma; ours are matched by PCRE2.
-#ifndef BERTH_TOKENIZER_DIALECT_H
-#define BERTH_TOKENIZER_DIALECT_H
+#ifndef BERTH_BASE_DIALECT_H
+#define BERTH_BASE_DIALECT_H
 
 #include "base/str.h"
 #include "base/text.h"

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// scaled_linear: y = (codes of x, scaled) · (codes of weight, scaled)ᵀ + bias, both quantized.
+//
+//   x             [..., k]  i8 or f8_e4m3fn
+//   x_scale       f32       one element; [..., 1] per row; [..., ceil(k / columns)] per group
+//   weight        [n, k]    the dtype of x
+//   weight_scale  [ceil(n / rows), ceil(k / columns)]  f32, f16 or bf16
+//   sum_bias      [n]       optional, i32, of i8 with one group: added to the sums of products of
+//                           codes, which is where a zero point of x ends
+//   bias          [n]       optional, any float dtype
+//   y             [..., n]  `dtype`
+//
+// `group_shape` [rows, columns] of weight_scale, −1: all. Sums of products of codes are exact
+// within a group; the groups of a row are added up with their scales, and rounded once.
+#include <berth/op.h>
+
+#include "codes_rules.h"
+
+enum { X, X_SCALE, WEIGHT, WEIGHT_SCALE, SUM_BIAS, BIAS };
+enum { GROUP_SHAPE, DTYPE };
+
+static berth_dtype dtype_of(const char *name) {
+    return strcmp(name, "f32") == 0    ? BERTH_DTYPE_F32
+           : strcmp(name, "bf16") == 0 ? BERTH_DTYPE_BF16
+           : strcmp(name, "f16") == 0  ? BERTH_DTYPE_F16
+                                       : BERTH_DTYPE_NONE;
+}
+
+static berth_status check_x_scale(const berth_op_site *site, int64_t groups) {
+    const berth_value_type *x = site->inputs[X];
+    const berth_value_type *scale = site->inputs[X_SCALE];
+    BERTH_RULE_TRY(berth_rule_f32(site, X_SCALE));
+    if (scale->ndim <= 1 && berth_dim_is(berth_last_dim(scale), BERTH_DIM_CONST(1))) {
+        return BERTH_OK;
+    }
+    BERTH_RULE_TRY(berth_rule_rank(site, X_SCALE, x->ndim));
+    for (uint32_t dim = 0; dim + 1 < x->ndim; ++dim) {
+        BERTH_RULE_TRY(berth_rule_dim(site, X_SCALE, dim, x->dims[dim]));
+    }
+    return berth_dim_is(berth_last_dim(scale), BERTH_DIM_CONST(1))
+               ? BERTH_OK
+               : berth_rule_dim(site, X_SCALE, x->ndim - 1, BERTH_DIM_CONST(groups));
+}
+
+static berth_status check_codes(const berth_op_site *site) {
+    const berth_dtype dtype = site->inputs[X]->dtype;
+    if (dtype != BERTH_DTYPE_I8 && dtype != BERTH_DTYPE_F8_E4M3FN) {
+        return BERTH_RULE_FAIL(site, X, "must be i8 or f8_e4m3fn");
+    }
+    BERTH_RULE_TRY(berth_rule_same_dtype(site, WEIGHT, X));
+    BERTH_RULE_TRY(berth_rule_width(site, X));
+    BERTH_RULE_TRY(berth_rule_rank(site, WEIGHT, 2));
+    BERTH_RULE_TRY(berth_rule_constant(site, WEIGHT, 0));
+    return berth_rule_dim(site, WEIGHT, 1, berth_last_dim(site->inputs[X]));
+}
+
+static berth_status check_sum_bias(const berth_op_site *site, int64_t n, int64_t groups) {
+    const berth_value_type *bias = site->inputs[SUM_BIAS];
+    if (bias && (bias->dtype != BERTH_DTYPE_I32 || site->inputs[X]->dtype != BERTH_DTYPE_I8 ||
+                 groups != 1)) {
+        return BERTH_RULE_FAIL(site, SUM_BIAS, "must be i32, beside codes of i8 in one group");
+    }
+    return codes_check_per_output(site, SUM_BIAS, n);
+}
+
+static berth_status infer(const berth_op_site *site, berth_op_result *out) {
+    BERTH_RULE_TRY(check_codes(site));
+    const int64_t n = site->inputs[WEIGHT]->dims[0].b;
+    const int64_t k = site->inputs[WEIGHT]->dims[1].b;
+    BERTH_RULE_TRY(codes_check_scales(site, WEIGHT_SCALE, GROUP_SHAPE, n, k));
+    const int64_t groups = site->inputs[WEIGHT_SCALE]->dims[1].b;
+    BERTH_RULE_TRY(check_x_scale(site, groups));
+    BERTH_RULE_TRY(check_sum_bias(site, n, groups));
+    BERTH_RULE_TRY(berth_rule_float(site, BIAS));
+    BERTH_RULE_TRY(codes_check_per_output(site, BIAS, n));
+    berth_value_type *y = berth_rule_give(out, site->inputs[X]);
+    y->dtype = dtype_of(site->attributes[DTYPE]->str);
+    y->dims[y->ndim - 1] = site->inputs[WEIGHT]->dims[0];
+    return y->dtype != BERTH_DTYPE_NONE
+               ? BERTH_OK
+               : BERTH_RULE_ATTRIBUTE(site, DTYPE, "must be f32, f16 or bf16, is '%s'",
+                                      site->attributes[DTYPE]->str);
+}
+
+// ---- reference ----------------------------------------------------------------------------------
+
+static double dot(const berth_op_args *args, int64_t row, int64_t n, int64_t first, int64_t end) {
+    const berth_code code =
+        args->inputs[X]->dtype == BERTH_DTYPE_I8 ? BERTH_CODE_I8 : BERTH_CODE_E4M3;
+    const void *x = berth_row(args->inputs[X], row);
+    const void *weight = berth_row(args->inputs[WEIGHT], n);
+    double sum = 0;
+    for (int64_t k = first; k < end; ++k) {
+        sum += (double)berth_code_value(code, x, k) * (double)berth_code_value(code, weight, k);
+    }
+    return sum;
+}
+
+static float scale_of_x(const berth_tensor *scale, int64_t row, int64_t group) {
+    const int is_one = berth_row_count(scale) == 1 && berth_row_length(scale) == 1;
+    const float *of_row = berth_row(scale, is_one ? 0 : row);
+    return of_row[berth_row_length(scale) == 1 ? 0 : group];
+}
+
+static float multiply(const berth_op_args *args, const berth_code_scales *scales, int64_t row,
+                      int64_t n) {
+    const berth_tensor *sum_bias = args->inputs[SUM_BIAS];
+    const berth_tensor *bias = args->inputs[BIAS];
+    const int64_t k = berth_row_length(args->inputs[X]);
+    double sum = bias ? (double)berth_load_at(berth_data(bias), bias->dtype, n) : 0;
+    for (int64_t first = 0; first < k; first += scales->columns) {
+        const int64_t end = first + scales->columns < k ? first + scales->columns : k;
+        const int64_t group = first / scales->columns;
+        double product = dot(args, row, n, first, end);
+        product += sum_bias ? (double)((const int32_t *)berth_data(sum_bias))[n] : 0;
+        sum += product * (double)scale_of_x(args->inputs[X_SCALE], row, group) *
+               (double)berth_code_scale(scales, n, group);
+    }
+    return (float)sum;
+}
+
+static berth_status reference(void *self, const berth_op_args *args) {
+    const berth_tensor *y = args->outputs[0];
+    const berth_tensor *weight = args->inputs[WEIGHT];
+    const berth_code_scales scales =
+        berth_code_scales_of(self, args->inputs[WEIGHT_SCALE], weight->shape[0], weight->shape[1]);
+    for (int64_t row = 0; row < berth_row_count(y); ++row) {
+        for (int64_t n = 0; n < weight->shape[0]; ++n) {
+            berth_store_at(berth_row(y, row), y->dtype, n, multiply(args, &scales, row, n));
+        }
+    }
+    return BERTH_OK;
+}
+
+static const berth_op_argument *const inputs[] = {
+    BERTH_INPUT("x"),
+    BERTH_INPUT("x_scale"),
+    BERTH_INPUT("weight"),
+    BERTH_INPUT("weight_scale"),
+    BERTH_OPTIONAL_INPUT("sum_bias"),
+    BERTH_OPTIONAL_INPUT("bias"),
+};
+static const berth_op_attribute *const attributes[] = {
+    BERTH_REQUIRED_ATTRIBUTE("group_shape", BERTH_ATTRIBUTE_I64S),
+    BERTH_REQUIRED_ATTRIBUTE("dtype", BERTH_ATTRIBUTE_STR),
+};
+
+const berth_op berth_op_scaled_linear = {
+    .size = sizeof(berth_op),
+    .name = "scaled_linear",
+    .class_name = "ScaledLinear",
+    .revision = 1,
+    .inputs = inputs,
+    .input_count = sizeof inputs / sizeof inputs[0],
+    .attributes = attributes,
+    .attribute_count = sizeof attributes / sizeof attributes[0],
+    .infer = infer,
+    .reference = reference,
+};

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Input: a layer of signed numbers of 4 bits, of which a byte has those of two neighbouring outputs
+// (ModelSlim W4A8 of linear layers), with two levels of scales. Output: its parameters and nodes;
+// inputs are floats. What only splits inputs into halves (`scale_bias`) is left.
+#include "forms.h"
+
+enum { WEIGHT, SCALE, BIAS };
+
+static berth_value declare(berth_builder *builder, const berth_linear *linear, const char *leaf,
+                           int64_t group) {
+    int64_t shape[2];
+    berth_parameter scale = berth_quant_parameter(builder, linear, leaf, shape);
+    scale.role = BERTH_PARAMETER_STORED;
+    scale.dtype = "f32";
+    scale.is_scale = 1;
+    if (group > 0) {
+        scale.input_factor = group;
+    } else {
+        berth_quant_one_column(&scale, shape);
+    }
+    return builder->parameter(builder, &scale);
+}
+
+static void create_weights(berth_builder *builder, const berth_linear *linear,
+                           berth_value *weights) {
+    static const char *const left[] = {".weight_offset", ".weight_offset_second", ".scale_bias"};
+    const int64_t noted = linear->quant->notes[BERTH_NIBBLES_GROUP];
+    const int64_t group = berth_form_group(builder, linear, noted);
+    const int64_t codes[] = {linear->output_size, linear->input_size / 2};
+    const int64_t scales[] = {linear->output_size, linear->input_size / group};
+    int64_t shape[2];
+    berth_parameter bytes = berth_quant_parameter(builder, linear, "weight", shape);
+    bytes.role = BERTH_PARAMETER_STORED;
+    bytes.dtype = "i8";
+    bytes.output_factor = 2;
+    (void)builder->parameter(builder, &bytes);
+    (void)declare(builder, linear, "weight_scale", 0);
+    if (noted > 0) {
+        (void)declare(builder, linear, "weight_scale_second", group);
+    }
+    for (size_t i = 0; i < sizeof left / sizeof left[0]; ++i) {
+        builder->ignore(builder, left[i]);
+    }
+    weights[WEIGHT] = berth_quant_made(builder, linear, "codes", "u8", codes, 2);
+    weights[SCALE] = berth_quant_made(builder, linear, "weight_scale_of_groups", "f32", scales, 2);
+    weights[BIAS] = berth_quant_bias(builder, linear);
+}
+
+static berth_status process(const berth_host *host, const berth_linear *linear,
+                            const berth_tensor *const *stored, const berth_tensor *const *made) {
+    (void)host;
+    const int64_t width = linear->input_size;
+    const int64_t groups = made[1]->shape[1];
+    const float *first = stored[1]->data;
+    for (int64_t n = 0; n < linear->output_size; ++n) {
+        const uint8_t *from = (const uint8_t *)stored[0]->data + n / 2 * width;
+        uint8_t *to = (uint8_t *)made[0]->data + n * (width / 2);
+        for (int64_t k = 0; k < width; ++k) { // two's complement plus 8 is the code
+            const unsigned code = ((unsigned)from[k] >> (n % 2 * 4) & 15u) ^ 8u;
+            to[k / 2] = (uint8_t)(to[k / 2] | code << (k % 2 * 4));
+        }
+        for (int64_t group = 0; group < groups; ++group) {
+            const float second =
+                stored[2] ? ((const float *)stored[2]->data)[n * groups + group] : 1.0f;
+            ((float *)made[1]->data)[n * groups + group] = first[n] * second;
+        }
+    }
+    return BERTH_OK;
+}
+
+static berth_value apply(berth_builder *builder, const berth_linear *linear,
+                         const berth_value *weights, berth_value x) {
+    const int64_t group = linear->quant->notes[BERTH_NIBBLES_GROUP];
+    const int64_t groups[] = {1, group > 0 ? group : -1};
+    return BERTH_EMIT(
+        builder, "packed_linear", .prefix = linear->prefix,
+        BERTH_INPUTS(x, weights[WEIGHT], weights[SCALE], BERTH_VALUE_NONE, BERTH_VALUE_NONE,
+                     weights[BIAS]),
+        BERTH_ATTRIBUTES(BERTH_TEXT("code", "u4"), BERTH_I64S("group_shape", groups, 2)));
+}
+
+const berth_quant_method berth_form_nibbles = {
+    .size = sizeof(berth_quant_method),
+    .name = "4 bits of two outputs in a byte, inputs in floats",
+    .create_weights = create_weights,
+    .apply = apply,
+    .process_weights_after_loading = process,
+};

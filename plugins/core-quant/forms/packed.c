@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+// Input: a layer whose weights are fields in words of 32 bits, as its notes say. Output: its
+// parameters and nodes. GPTQ's layouts are compressed-tensors' with their dimensions exchanged, so
+// the loader makes them one; where fields run along the inputs, the bytes of its words are the
+// canonical form already.
+#include "forms.h"
+
+#include <stdlib.h>
+
+enum { WEIGHT, SCALE, ZEROS, PERMUTATION, BIAS };
+
+#define MAX_SHARDS 8
+
+typedef struct notes {
+    berth_form_words words;
+    int64_t bits;
+    int64_t fields; // in a word
+    int64_t group;  // −1: all inputs
+    int64_t addend;
+    int has_zeros;
+    int is_sorted;
+} notes;
+
+static notes read(const berth_linear *linear) {
+    const int64_t *from = linear->quant->notes;
+    return (notes){
+        .words = (berth_form_words)from[BERTH_PACKED_WORDS],
+        .bits = from[BERTH_PACKED_BITS],
+        .fields = 32 / from[BERTH_PACKED_BITS],
+        .group = from[BERTH_PACKED_GROUP],
+        .addend = from[BERTH_PACKED_ADDEND],
+        .has_zeros = from[BERTH_PACKED_HAS_ZEROS] != 0,
+        .is_sorted = from[BERTH_PACKED_IS_SORTED] != 0,
+    };
+}
+
+int64_t berth_form_group(berth_builder *builder, const berth_linear *linear, int64_t group) {
+    if (group > 0 && linear->input_size % group != 0) {
+        berth_build_fail(builder, BERTH_CORRUPT,
+                         "layer '%s': groups of %lld do not divide %lld inputs", linear->prefix,
+                         (long long)group, (long long)linear->input_size);
+        return linear->input_size;
+    }
+    return group > 0 ? group : linear->input_size;
+}
+
+// ---- parameters ---------------------------------------------------------------------------------
+
+static void declare_words(berth_builder *builder, const berth_linear *linear, const notes *of) {
+    const int is_ct = of->words == BERTH_FORM_WORDS_CT;
+    int64_t shape[2];
+    berth_parameter words =
+        berth_quant_parameter(builder, linear, is_ct ? "weight_packed" : "qweight", shape);
+    words.role = BERTH_PARAMETER_STORED;
+    words.dtype = "i32";
+    words.is_transposed = !is_ct;
+    words.output_factor = of->words == BERTH_FORM_WORDS_AWQ ? of->fields : 1;
+    words.input_factor = of->words == BERTH_FORM_WORDS_AWQ ? 1 : of->fields;
+    (void)builder->parameter(builder, &words);
+}
+
+// One column per group; of one group of all inputs every rank has the column.
+static void group_inputs(berth_parameter *parameter, int64_t shape[2], const notes *of,
+                         int64_t group) {
+    if (of->group > 0) {
+        parameter->input_factor = group;
+    } else {
+        berth_quant_one_column(parameter, shape);
+    }
+}
+
+static void declare_zeros(berth_builder *builder, const berth_linear *linear, const notes *of,
+                          int64_t group) {
+    const int is_ct = of->words == BERTH_FORM_WORDS_CT;
+    int64_t shape[2];
+    berth_parameter zeros =
+        berth_quant_parameter(builder, linear, is_ct ? "weight_zero_point" : "qzeros", shape);
+    zeros.role = BERTH_PARAMETER_STORED;
+    zeros.dtype = "i32";
+    zeros.is_transposed = !is_ct;
+    zeros.output_factor = of->fields;
+    group_inputs(&zeros, shape, of, group);
+    (void)builder->parameter(builder, &zeros);
+}
+
+static berth_value declare_scales(berth_builder *builder, const berth_linear *linear,
+                                  const notes *of, int64_t group) {
+    const int is_ct = of->words == BERTH_FORM_WORDS_CT;
+    int64_t shape[2];
+    berth_parameter scales =
+        berth_quant_parameter(builder, linear, is_ct ? "weight_scale" : "scales", shape);
+    scales.dtype = "float";
+    scales.is_scale = 1;
+    scales.is_transposed = !is_ct;
+    group_inputs(&scales, shape, of, group);
+    return builder->parameter(builder, &scales);
+}
+
+// The group of every input, by each shard in a row of its own: −1 where the file has none.
+static void declare_groups(berth_builder *builder, const berth_linear *linear, const notes *of) {
+    const int is_ct = of->words == BERTH_FORM_WORDS_CT;
+    const int has_shards = linear->shard_count > 0 && linear->quant->name_count > 1;
+    const uint64_t count = has_shards ? linear->shard_count : 1;
+    berth_shard shards[MAX_SHARDS];
+    const berth_shard *list[MAX_SHARDS];
+    for (uint64_t i = 0; i < count && count <= MAX_SHARDS && has_shards; ++i) {
+        shards[i] = (berth_shard){
+            .size = sizeof shards[i],
+            .id = linear->shards[i]->id,
+            .offset = (int64_t)i * linear->input_size,
+            .extent = linear->input_size,
+        };
+        list[i] = &shards[i];
+    }
+    int64_t shape[2];
+    berth_parameter groups =
+        berth_quant_parameter(builder, linear, is_ct ? "weight_g_idx" : "g_idx", shape);
+    shape[0] = (int64_t)count * linear->input_size;
+    groups.role = BERTH_PARAMETER_STORED;
+    groups.dtype = "i32";
+    groups.ndim = 1;
+    groups.input_dim = 0;
+    groups.output_dim = has_shards ? 0 : -1;
+    groups.stored_output_extent = 0;
+    groups.shards = has_shards ? list : NULL;
+    groups.shard_count = has_shards ? count : 0;
+    groups.is_optional = !of->is_sorted;
+    groups.default_value = -1;
+    (void)builder->parameter(builder, &groups);
+}
+
+static int check(berth_builder *builder, const berth_linear *linear, const notes *of) {
+    if (of->is_sorted && linear->stored_input_extent > 0) {
+        berth_build_fail(builder, BERTH_UNSUPPORTED,
+                         "layer '%s': inputs in an order of their own cannot be divided among "
+                         "ranks",
+                         linear->prefix);
+    } else if (linear->shard_count > MAX_SHARDS) {
+        berth_build_fail(builder, BERTH_UNSUPPORTED, "layer '%s': more than %d shards",
+                         linear->prefix, MAX_SHARDS);
+    } else if (linear->input_size % of->fields != 0 || linear->output_size % of->fields != 0) {
+        berth_build_fail(builder, BERTH_CORRUPT,
+                         "layer '%s': %lld inputs and %lld outputs are no whole words of %lld "
+                         "fields",
+                         linear->prefix, (long long)linear->input_size,
+                         (long long)linear->output_size, (long long)of->fields);
+    }
+    return !builder->has_failed(builder);
+}
+
+static void create_weights(berth_builder *builder, const berth_linear *linear,
+                           berth_value *weights) {
+    const notes of = read(linear);
+    const int64_t group = berth_form_group(builder, linear, of.group);
+    const int64_t codes[] = {linear->output_size, linear->input_size * of.bits / 8};
+    const int64_t zeros[] = {linear->output_size, linear->input_size / group};
+    if (!check(builder, linear, &of)) {
+        return;
+    }
+    builder->ignore(builder, ".weight_shape");
+    declare_words(builder, linear, &of);
+    weights[WEIGHT] = berth_quant_made(builder, linear, "codes", "u8", codes, 2);
+    weights[SCALE] = declare_scales(builder, linear, &of, group);
+    if (of.words != BERTH_FORM_WORDS_AWQ && (of.is_sorted || of.words == BERTH_FORM_WORDS_GPTQ)) {
+        declare_groups(builder, linear, &of);
+    }
+    if (of.is_sorted) {
+        weights[PERMUTATION] =
+            berth_quant_made(builder, linear, "permutation", "i32", &linear->input_size, 1);
+    }
+    if (of.has_zeros) {
+        declare_zeros(builder, linear, &of, group);
+        weights[ZEROS] = berth_quant_made(builder, linear, "zero_points", "u8", zeros, 2);
+    }
+    weights[BIAS] = berth_quant_bias(builder, linear);
+}
+
+// ---- once loaded --------------------------------------------------------------------------------
+
+static uint32_t field(const uint32_t *words, int64_t index, int64_t bits) {
+    const int64_t fields = 32 / bits;
+    return words[index / fields] >> (index % fields * bits) & ((UINT32_C(1) << bits) - 1);
+}
+
+// Column j of AWQ's words of eight is in this field.
+static int64_t place_of(const notes *of, int64_t n) {
+    static const int64_t places[] = {0, 4, 1, 5, 2, 6, 3, 7};
+    return of->words == BERTH_FORM_WORDS_AWQ ? n / 8 * 8 + places[n % 8] : n;
+}
+
+static void put(uint8_t *row, int64_t k, int64_t bits, uint32_t code) {
+    if (bits == 8) {
+        row[k] = (uint8_t)code;
+    } else {
+        row[k / 2] = (uint8_t)(row[k / 2] | code << (k % 2 * 4));
+    }
+}
+
+// Words [n / fields, columns], whose fields run along the outputs: the field of output n.
+static uint32_t field_down(const berth_tensor *words, const notes *of, int64_t n, int64_t column) {
+    const int64_t place = place_of(of, n);
+    const uint32_t *row = (const uint32_t *)words->data + place / of->fields * words->shape[1];
+    return row[column] >> (place % of->fields * of->bits) & ((UINT32_C(1) << of->bits) - 1);
+}
+
+static void repack(const berth_tensor *words, const notes *of, const int32_t *permutation,
+                   const berth_tensor *codes) {
+    const int64_t width = codes->shape[1] * 8 / of->bits;
+    for (int64_t n = 0; n < codes->shape[0]; ++n) {
+        uint8_t *to = (uint8_t *)codes->data + n * codes->shape[1];
+        const uint32_t *from = (const uint32_t *)words->data + n * words->shape[1];
+        if (of->words == BERTH_FORM_WORDS_AWQ) {
+            for (int64_t k = 0; k < width; ++k) {
+                put(to, k, of->bits, field_down(words, of, n, k));
+            }
+        } else if (permutation) {
+            for (int64_t k = 0; k < width; ++k) {
+                put(to, k, of->bits, field(from, permutation[k], of->bits));
+            }
+        } else {
+            memcpy(to, from, (size_t)codes->shape[1]); // words are stored with the low byte first
+        }
+    }
+}
+
+// Every shard multiplies the same inputs, so all must have one order.
+static berth_status check_groups(const berth_host *host, const berth_linear *linear,
+                                 const berth_tensor *groups, int64_t group) {
+    const int32_t *of = groups->data;
+    const int64_t width = linear->input_size;
+    for (int64_t i = 0; i < groups->shape[0]; ++i) {
+        if (of[i] < -1 || of[i] >= width / group || (of[i] == -1) != (of[0] == -1)) {
+            return BERTH_PLUGIN_FAIL(host, BERTH_CORRUPT,
+                                     "'g_idx': number %lld is %d, there are %lld groups",
+                                     (long long)i, (int)of[i], (long long)(width / group));
+        }
+        if (of[i] != of[i % width]) {
+            return BERTH_PLUGIN_FAIL(host, BERTH_CORRUPT,
+                                     "'g_idx' of shards '%s' and '%s' differ at input %lld; they "
+                                     "are one layer here",
+                                     linear->shards[0]->id, linear->shards[i / width]->id,
+                                     (long long)(i % width));
+        }
+    }
+    return BERTH_OK;
+}
+
+// Inputs by their groups, in their own order within each.
+static berth_status sort_inputs(const berth_host *host, const berth_linear *linear,
+                                const int32_t *groups, int64_t group, int32_t *permutation) {
+    int64_t placed = 0;
+    for (int64_t g = 0; g < linear->input_size / group; ++g) {
+        const int64_t first = placed;
+        for (int64_t k = 0; k < linear->input_size; ++k) {
+            if (groups[k] == g) {
+                permutation[placed++] = (int32_t)k;
+            }
+        }
+        if (placed - first != group) {
+            return BERTH_PLUGIN_FAIL(host, BERTH_CORRUPT,
+                                     "'g_idx': group %lld has %lld inputs and must have %lld",
+                                     (long long)g, (long long)(placed - first), (long long)group);
+        }
+    }
+    return BERTH_OK;
+}
+
+static berth_status check_order(const berth_host *host, const berth_linear *linear,
+                                const int32_t *groups, int64_t group) {
+    for (int64_t k = 0; k < linear->input_size && groups[0] != -1; ++k) {
+        if (groups[k] - groups[0] != k / group) {
+            return BERTH_PLUGIN_FAIL(host, BERTH_CORRUPT,
+                                     "'g_idx' puts input %lld of '%s' into group %d, but the "
+                                     "configuration says that inputs are in order (desc_act)",
+                                     (long long)k, linear->prefix, (int)groups[k]);
+        }
+    }
+    return BERTH_OK;
+}
+
+static void unpack_zeros(const berth_tensor *words, const notes *of, const berth_tensor *zeros) {
+    const uint32_t mask = (UINT32_C(1) << of->bits) - 1;
+    for (int64_t n = 0; n < zeros->shape[0]; ++n) {
+        uint8_t *to = (uint8_t *)zeros->data + n * zeros->shape[1];
+        for (int64_t group = 0; group < zeros->shape[1]; ++group) {
+            // Why the mask: a zero point of 0 less one is stored as all ones.
+            to[group] = (uint8_t)((field_down(words, of, n, group) + (uint32_t)of->addend) & mask);
+        }
+    }
+}
+
+static berth_status process(const berth_host *host, const berth_linear *linear,
+                            const berth_tensor *const *stored, const berth_tensor *const *made) {
+    const notes of = read(linear);
+    const int64_t group = of.group > 0 ? of.group : linear->input_size;
+    const berth_tensor *words = *stored++;
+    const berth_tensor *codes = *made++;
+    const int has_groups =
+        of.words != BERTH_FORM_WORDS_AWQ && (of.is_sorted || of.words == BERTH_FORM_WORDS_GPTQ);
+    const int32_t *permutation = NULL;
+    berth_status status = BERTH_OK;
+    if (has_groups) {
+        const berth_tensor *groups = *stored++;
+        status =
+            linear->stored_input_extent > 0 ? BERTH_OK : check_groups(host, linear, groups, group);
+        if (status == BERTH_OK && of.is_sorted) {
+            permutation = (*made)->data;
+            status = sort_inputs(host, linear, groups->data, group, (*made++)->data);
+        } else if (status == BERTH_OK) {
+            status = check_order(host, linear, groups->data, group);
+        }
+    }
+    if (status == BERTH_OK) {
+        repack(words, &of, permutation, codes);
+        if (of.has_zeros) {
+            unpack_zeros(*stored, &of, *made);
+        }
+    }
+    return status;
+}
+
+static berth_value apply(berth_builder *builder, const berth_linear *linear,
+                         const berth_value *weights, berth_value x) {
+    const notes of = read(linear);
+    const int64_t groups[] = {1, of.group > 0 ? of.group : -1};
+    return BERTH_EMIT(builder, "packed_linear", .prefix = linear->prefix,
+                      BERTH_INPUTS(x, weights[WEIGHT], weights[SCALE], weights[ZEROS],
+                                   weights[PERMUTATION], weights[BIAS]),
+                      BERTH_ATTRIBUTES(BERTH_TEXT("code", of.bits == 4 ? "u4" : "u8"),
+                                       BERTH_I64S("group_shape", groups, 2)));
+}
+
+const berth_quant_method berth_form_packed = {
+    .size = sizeof(berth_quant_method),
+    .name = "packed codes, inputs in floats",
+    .create_weights = create_weights,
+    .apply = apply,
+    .process_weights_after_loading = process,
+};

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quantized checkpoints, here and beside the repository: what the reference computed from the same
+// files, on the CPU and on the dummy; and bad ones, refused with layer, tensor and rule.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "support/program.h"
+#include "support/sandbox.h"
+#include "support/test.h"
+
+#define DATA   "tests/data/quant"
+#define SHARED "../shared/quant"
+#define GPTQ   DATA "/gptq-4bit-act"
+
+static const char *const folders[] = {
+    DATA "/ct-fp8-dynamic",   DATA "/ct-int8-static-asym",      DATA "/gptq-4bit-act",
+    SHARED "/ct-fp8-static",  SHARED "/ct-fp8-block",           SHARED "/hf-fp8-block",
+    SHARED "/hf-fp8-static",  SHARED "/ct-int8-dynamic",        SHARED "/ct-w4a16-g32",
+    SHARED "/ct-w8a16",       SHARED "/ct-w4a16-g32-asym",      SHARED "/gptq-4bit-g32",
+    SHARED "/gptq-8bit",      SHARED "/awq-4bit-g32",           SHARED "/nvfp4",
+    SHARED "/modelslim-w8a8", SHARED "/modelslim-w8a8-dynamic",
+};
+
+static void check_eval(const char *folder, const char *platform, const char *dtype) {
+    char golden[160];
+    program p;
+    (void)snprintf(golden, sizeof golden, "%s/golden.json", folder);
+    PROGRAM_RUN(&p, NULL, BERTH, "eval", "--model", folder, "--golden", golden, "--platform",
+                platform, "--dtype", dtype, "--allow-fallback", "--json");
+    if (p.status != 0) {
+        print_error("%s on %s in %s: %s%s", folder, platform, dtype, p.out, p.err);
+    }
+    CHECK_INT(p.status, 0);
+    CHECK_CONTAINS(p.out, "\"passed\": true");
+}
+
+static void check_folder(void **state) {
+    const char *folder = *state;
+    if (!berth_path_is_dir(folder)) {
+        SKIP("its checkpoint is not here");
+    }
+    check_eval(folder, "cpu", "float32");
+    check_eval(folder, "cpu", "bfloat16");
+    check_eval(folder, "dummy", "float32");
+}
+
+TEST_CASES(quantized_checkpoints_give_what_the_reference_gave) {
+    for (size_t i = 0; i < BERTH_COUNT(folders); ++i) {
+        test_add(cases, berth_path_name(folders[i]), check_folder, (void *)(uintptr_t)folders[i]);
+    }
+}
+
+// ---- bad checkpoints ----------------------------------------------------------------------------
+
+// A change of one file of a checkpoint: a text and another of the same length in its place.
+typedef struct change {
+    const char *folder;
+    const char *file;
+    const char *from;
+    const char *to;
+    int status;
+    const char *words[3];
+} change;
+
+static void copy_file(const sandbox *box, const change *of, const char *name) {
+    char path[256];
+    char *data = NULL;
+    size_t size = 0;
+    (void)snprintf(path, sizeof path, "%s/%s", of->folder, name);
+    CHECK_OK(berth_file_read(path, (size_t)1 << 20, &data, &size));
+    const size_t length = strlen(of->from);
+    CHECK_UINT(length, strlen(of->to));
+    bool is_changed = strcmp(name, of->file) != 0;
+    for (size_t at = 0; strcmp(name, of->file) == 0 && at + length <= size; ++at) {
+        if (memcmp(data + at, of->from, length) == 0) {
+            memcpy(data + at, of->to, length);
+            is_changed = true;
+        }
+    }
+    CHECK(is_changed);
+    CHECK_OK(berth_file_write(sandbox_path(box, name), (berth_str){.data = data, .size = size}));
+    berth_free(data);
+}
+
+static void check_change(const change *of) {
+    sandbox box;
+    program p;
+    sandbox_make(&box);
+    copy_file(&box, of, "config.json");
+    copy_file(&box, of, "model.safetensors");
+    PROGRAM_RUN(&p, NULL, BERTH, "eval", "--model", box.dir, "--golden", GPTQ "/golden.json",
+                "--platform", "cpu");
+    CHECK_INT(p.status, of->status);
+    for (size_t i = 0; i < BERTH_COUNT(of->words) && of->words[i] != NULL; ++i) {
+        CHECK_CONTAINS(p.err, of->words[i]);
+    }
+    CHECK(strchr(p.err, '\n') == p.err + strlen(p.err) - 1);
+    sandbox_remove(&box);
+}
+
+static const change changes[] = {
+    {GPTQ,
+     "config.json",                         "\"quant_method\": \"gptq\"",
+     "\"quant_method\": \"gpta\"",                                                          5,
+     {"'gpta' is registered by no plugin", "the nearest one is 'gptq'"}                                            },
+    {GPTQ,
+     "config.json",                         "\"group_size\": 32",
+     "\"group_size\": 24",                                                                  5,
+     {"layer 'model.layers.0.self_attn.qkv_proj'", "groups of 24 do not divide 64 inputs"}                         },
+    {GPTQ,
+     "config.json",                         "\"desc_act\": true",
+     "\"desc_act\":false",                                                                  5,
+     {"'g_idx' puts input", "desc_act", "model.layers.0.self_attn.qkv_proj"}                                       },
+    {GPTQ,                   "config.json", "\"bits\": 4",                   "\"bits\": 3", 5, {"this layer has 3"}},
+    {GPTQ,
+     "config.json",                         "\"bits\": 4",
+     "\"bits\": 8",                                                                         5,
+     {"qweight' has the shape [8, 64], the model needs [16, 64]"}                                                  },
+    {GPTQ,
+     "model.safetensors",                   "layers.1.mlp.down_proj.scales",
+     "layers.1.mlp.down_proj.scaleX",                                                       5,
+     {"1 tensor missing: 'model.layers.1.mlp.down_proj.scales'",
+      "unknown to the model: 'model.layers.1.mlp.down_proj.scaleX'"}                                               },
+    {DATA "/ct-fp8-dynamic",
+     "config.json",                         "\"lm_head\"",
+     "\"re:.*q_\"",                                                                         5,
+     {"'model.layers.0.self_attn.q_proj' and 'model.layers.0.self_attn.k_proj'",
+      "must be quantized alike"}                                                                                   },
+};
+
+TEST(bad_quantized_checkpoints_are_refused_with_layer_tensor_and_rule) {
+    for (size_t i = 0; i < BERTH_COUNT(changes); ++i) {
+        check_change(&changes[i]);
+    }
+}
+
+// ---- a scheme of another plugin -----------------------------------------------------------------
+
+TEST(scheme_of_a_plugin_quantizes_while_it_loads) {
+    program p;
+    double rms = 0;
+    PROGRAM_RUN(&p, NULL, BERTH, "eval", "--model", "tests/data/models/llama", "--golden",
+                "tests/data/models/llama/golden.json", "--quantization", "dummy", "--platform",
+                "cpu", "--json");
+    CHECK_STR(p.err, "");
+    berth_json *report = program_json(&p);
+    CHECK_OK(berth_json_get_f64(report, "logit_rms", &rms));
+    CHECK(rms > 1e-3); // codes of 8 bits are no floats,
+    CHECK(rms < 0.2);  // and near them
+    berth_json_destroy(report);
+}
+
+TEST(scheme_of_a_plugin_leaves_quantized_checkpoints_alone) {
+    program p;
+    PROGRAM_RUN(&p, NULL, BERTH, "eval", "--model", GPTQ, "--golden", GPTQ "/golden.json",
+                "--quantization", "dummy", "--platform", "cpu");
+    CHECK_INT(p.status, 5);
+    CHECK_CONTAINS(p.err, "the quantization asked for is 'dummy', the checkpoint's is 'gptq'");
+}
