@@ -161,7 +161,19 @@ static berth_value add_no_numbers(berth_check_run *run, const berth_check_tensor
     return chosen[1];
 }
 
+// The same as a constant, for who must know how many rows there are.
+static berth_value add_no_constant_rows(berth_check_run *run, const berth_check_tensor *tensor) {
+    berth_check_tensor one = *tensor;
+    one.shape[0] = 1;
+    const berth_value_type type = berth_check_type(&one, 0);
+    return berth_graph_slice(run->builder, berth_graph_parameter(run->builder, one.name, &type), 0,
+                             0, 0);
+}
+
 static berth_value add_empty(berth_check_run *run, const berth_check_tensor *tensor) {
+    if (tensor->shape[0] == 0 && berth_check_number(run->at, "num_token_padding", 0) > 0) {
+        return add_no_constant_rows(run, tensor);
+    }
     berth_dim dims[BERTH_MAX_DIMS];
     int64_t width = 1;
     for (uint32_t i = 0; i < tensor->ndim; ++i) {

@@ -29,7 +29,7 @@ berth_status berth_slice_type(const berth_value_type *source, const berth_graph_
                           "slice of dimension %llu of %s: only a constant dimension can be sliced",
                           (unsigned long long)node->slice_dim, berth_type_text(source, text));
     }
-    if (node->slice_start < 0 || node->slice_length < 1 || node->slice_start > dim.b ||
+    if (node->slice_start < 0 || node->slice_length < 0 || node->slice_start > dim.b ||
         node->slice_length > dim.b - node->slice_start) {
         return BERTH_FAIL(INVALID_ARGUMENT,
                           "slice of %lld elements from %lld is outside dimension %llu of %s",

@@ -18,7 +18,17 @@ static inline void experts_silu(const float *gate, const float *up, float *to) {
     }
 }
 
-// One row of a panel of the gate and one of the up projection, rounded as x is.
+// The columns of a row of a panel, rounded as x is.
+static inline void experts_round(berth_dtype dtype, float *columns) {
+    for (int64_t i = 0; i < PANEL && dtype == BERTH_DTYPE_BF16; ++i) {
+        columns[i] = berth_from_bf16(berth_to_bf16(columns[i]));
+    }
+    for (int64_t i = 0; i < PANEL && dtype == BERTH_DTYPE_F16; ++i) {
+        columns[i] = berth_from_f16(berth_to_f16(columns[i]));
+    }
+}
+
+// What W2 takes, rounded, from one row of a panel of the gate and of the up projection, both rounded.
 static inline void experts_activate(const berth_moe *moe, berth_dtype dtype, const float *gate,
                                     const float *up, float *to) {
     if (moe->activation == BERTH_MOE_SILU) {
@@ -27,12 +37,7 @@ static inline void experts_activate(const berth_moe *moe, berth_dtype dtype, con
     for (int64_t i = 0; i < PANEL && moe->activation != BERTH_MOE_SILU; ++i) {
         to[i] = berth_moe_activate(moe, gate[i], up[i]);
     }
-    for (int64_t i = 0; i < PANEL && dtype == BERTH_DTYPE_BF16; ++i) {
-        to[i] = berth_from_bf16(berth_to_bf16(to[i]));
-    }
-    for (int64_t i = 0; i < PANEL && dtype == BERTH_DTYPE_F16; ++i) {
-        to[i] = berth_from_f16(berth_to_f16(to[i]));
-    }
+    experts_round(dtype, to);
 }
 
 // A row of a packed block.
@@ -81,6 +86,7 @@ static inline void experts_activate_panel(const experts_job *job, const experts_
                           self->gates > 1 ? count : 0};
     const int64_t words = panel_floats(self->inner, self->product);
     const int64_t height = panel_height(slice->rows);
+    const berth_dtype dtype = job->args->inputs[X]->dtype;
     float bias[2][PANEL];
     float columns[PANEL];
     experts_bias(job->args->inputs[W13_BIAS], slice->expert, gate, bias[0]);
@@ -92,7 +98,11 @@ static inline void experts_activate_panel(const experts_job *job, const experts_
             of_gate[i] += bias[0][i];
             of_up[i] += bias[1][i];
         }
-        experts_activate(&self->moe, job->args->inputs[X]->dtype, of_gate, of_up, columns);
+        experts_round(dtype, of_gate);
+        if (of_up != of_gate) {
+            experts_round(dtype, of_up);
+        }
+        experts_activate(&self->moe, dtype, of_gate, of_up, columns);
         memset(columns + count, 0, (size_t)(PANEL - count) * sizeof *columns);
         const int64_t block = row / height * height;
         const experts_row to = {

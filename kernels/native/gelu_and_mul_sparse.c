@@ -7,7 +7,8 @@
 //
 // cutoff = mean + deviation · m over the row's gates, with m the quantile of the normal
 // distribution at `activation_sparsity`. Every step is rounded to x's dtype, m is not: vLLM's
-// GeluAndMulSparse.forward_native, which its device path runs too.
+// GeluAndMulSparse.forward_native, which its device path runs too; on ROCm that takes "none" for
+// "tanh", here "tanh" means tanh everywhere.
 #include <berth/op.h>
 
 #include "elementwise.h"

@@ -11,7 +11,8 @@
 // `var_hidden_size`: the mean runs over the first so many columns only; all are scaled. The
 // normalised value is rounded to the weight's dtype before the product, the product to y's.
 // Rounding points: vLLM's RMSNorm.forward_native. Its fused device kernels normalise the rounded
-// sum and round once; that is within the tolerance and an implementation may do so.
+// sum and round once; that is within the tolerance and an implementation may do so. Its
+// batch-invariant kernels refuse `var_hidden_size`, which is for everybody here.
 #include <berth/op.h>
 
 #include "rules.h"

@@ -11,8 +11,10 @@
 #include "support/sandbox.h"
 
 #define GOLDEN "tests/data/golden/ops"
-#define CHECK_OPS(p, ...)                                                                          \
-    PROGRAM_RUN((p), PROGRAM_ENV(NULL), BERTH, "ops", "check", __VA_ARGS__, "--golden", GOLDEN)
+#define OWN    "tests/data/golden/own" // what those do not have
+#define CHECK_IN(p, directory, ...)                                                                \
+    PROGRAM_RUN((p), PROGRAM_ENV(NULL), BERTH, "ops", "check", __VA_ARGS__, "--golden", (directory))
+#define CHECK_OPS(p, ...) CHECK_IN((p), GOLDEN, __VA_ARGS__)
 
 static void must_pass(const program *p) {
     if (p->status != 0) {
@@ -42,6 +44,16 @@ TEST(golden_vectors_of_ops_on_a_device_with_handles) {
     must_pass(&p);
     CHECK_CONTAINS(p.out, "dummy_rms_norm");
     CHECK_CONTAINS(p.out, "(bounced)");
+}
+
+TEST(own_vectors_on_every_platform) {
+    program p;
+    CHECK_IN(&p, OWN, "--custom-ops", "none");
+    must_pass(&p);
+    CHECK_IN(&p, OWN, "--platform", "cpu");
+    must_pass(&p);
+    CHECK_IN(&p, OWN, "--platform", "dummy", "--allow-fallback");
+    must_pass(&p);
 }
 
 TEST(ops_check_takes_an_id_a_class_or_a_file) {

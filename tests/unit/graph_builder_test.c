@@ -267,6 +267,8 @@ TEST(graph_builder_slices_constant_dimensions_within_bounds) {
     berth_graph_builder *b = begin(registry, &x);
     const berth_value view = berth_graph_slice(b, x, 1, 6, 2);
     CHECK_INT(berth_graph_type(b, view)->dims[1].b, 2);
+    const berth_value nothing = berth_graph_slice(b, x, 1, 8, 0); // as an empty batch has it
+    CHECK_INT(berth_graph_type(b, nothing)->dims[1].b, 0);
     (void)berth_graph_slice(b, x, 1, 6, 3);
     check_refused(b, BERTH_INVALID_ARGUMENT,
                   "slice of 3 elements from 6 is outside dimension 1 of f32[s0, 8]");
