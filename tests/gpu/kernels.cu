@@ -4,7 +4,8 @@
 // product of 8192 by 8192 by 8192 for those that are bound by arithmetic. Random bf16; operands of
 // a case rotate through more memory than four times the second cache.
 //
-// Prints one line a case: name, microseconds, what bounds it, its rate, its share of the ceiling.
+// `kernels small` only compares, at sizes for compute-sanitizer. Else
+// prints one line a case: name, microseconds, what bounds it, its rate, its share of the ceiling.
 #include <cuda/attention/attention.h>
 #include <cuda/product/product.h>
 
@@ -20,6 +21,7 @@ extern const berth_op_impl berth_kernel_rms_norm;
 extern const berth_op_impl berth_kernel_silu_and_mul;
 extern const berth_op_impl berth_kernel_rotary_embedding;
 extern const berth_op_impl berth_kernel_embedding;
+extern const berth_op_impl berth_kernel_linear;
 extern const berth_op_impl berth_kernel_linear_fast;
 extern const berth_op_impl berth_kernel_paged_attention;
 extern const berth_op_impl berth_kernel_paged_attention_fast;
@@ -240,7 +242,6 @@ void measure_ceilings() {
     p.rows = p.outputs = p.depth = 8192;
     p.x_gap = p.y_gap = 8192;
     p.dtype = BERTH_DTYPE_BF16;
-    must(cuda_lt_check(&host, &device) == BERTH_OK, "cuBLASLt");
     must(cuda_lt_open(&op, p, 8192, &lt) == BERTH_OK, "cuBLASLt");
     p.x = from;
     p.weight = static_cast<char *>(from) + GIB / 2;
@@ -255,49 +256,72 @@ void measure_ceilings() {
 
 // ---- cases --------------------------------------------------------------------------------------
 
-void time_linear(const char *name, int64_t rows, int64_t outputs, int64_t depth) {
-    const size_t weight_bytes = (size_t)(outputs * depth) * 2;
+struct linear_case {
+    const char *name;
+    int64_t rows;
+    int64_t outputs;
+    int64_t depth;
+};
+
+constexpr double COMPARED = 1e11; // operations, at most: the readable kernel is slow
+
+void time_linear(const linear_case &c) {
+    const size_t weight_bytes = (size_t)(c.outputs * c.depth) * 2;
     const size_t copies = 1 + BEYOND_CACHE / weight_bytes;
     char *weights = static_cast<char *>(make(copies * weight_bytes));
     site_of s = {};
-    tensor x;
-    tensor y;
-    tensor workspace;
+    tensor x, y, expected, workspace;
     void *self = nullptr;
-    s.types = {type_of(BERTH_DTYPE_BF16, {rows, depth}, BERTH_SYMBOL_TOKENS),
-               type_of(BERTH_DTYPE_BF16, {outputs, depth}, 0), berth_value_type{}};
-    must(berth_kernel_linear_fast.create(s.finish(rows, rows), &device, &self) == BERTH_OK,
+    void *plain = nullptr;
+    s.types = {type_of(BERTH_DTYPE_BF16, {c.rows, c.depth}, BERTH_SYMBOL_TOKENS),
+               type_of(BERTH_DTYPE_BF16, {c.outputs, c.depth}, 0), berth_value_type{}};
+    must(berth_kernel_linear_fast.create(s.finish(c.rows, c.rows), &device, &self) == BERTH_OK &&
+             berth_kernel_linear.create(&s.site, &device, &plain) == BERTH_OK,
          "linear");
-    describe(&x, make((size_t)(rows * depth) * 2), BERTH_DTYPE_BF16, {rows, depth});
-    describe(&y, make((size_t)(rows * outputs) * 2), BERTH_DTYPE_BF16, {rows, outputs});
+    const size_t out_bytes = (size_t)(c.rows * c.outputs) * 2;
+    describe(&x, make((size_t)(c.rows * c.depth) * 2), BERTH_DTYPE_BF16, {c.rows, c.depth});
+    describe(&y, make(out_bytes), BERTH_DTYPE_BF16, {c.rows, c.outputs});
+    describe(&expected, make(out_bytes), BERTH_DTYPE_BF16, {c.rows, c.outputs});
     describe(&workspace, make(CUDA_LT_WORKSPACE), BERTH_DTYPE_U8, {(int64_t)CUDA_LT_WORKSPACE});
-    const double seconds = seconds_of(20, [&](int run) {
+    const auto forward = [&](const berth_op_impl *with, void *instance, tensor *to, int run) {
         tensor weight;
         describe(&weight, weights + (size_t)run % copies * weight_bytes, BERTH_DTYPE_BF16,
-                 {outputs, depth});
+                 {c.outputs, c.depth});
         const berth_tensor *inputs[] = {&x.at, &weight.at, nullptr};
-        berth_tensor *outputs_of[] = {&y.at};
+        berth_tensor *outputs_of[] = {&to->at};
         berth_op_args args = {};
         args.inputs = inputs;
         args.outputs = outputs_of;
         args.workspace = &workspace.at;
-        must(berth_kernel_linear_fast.forward(self, &args) == BERTH_OK, "linear");
-    });
+        must(with->forward(instance, &args) == BERTH_OK, "linear");
+    };
+    const double seconds =
+        seconds_of(20, [&](int run) { forward(&berth_kernel_linear_fast, self, &y, run); });
     char label[96];
-    snprintf(label, sizeof label, "linear %s %lld x %lld, %lld rows", name, (long long)outputs,
-             (long long)depth, (long long)rows);
-    const double bytes = (double)weight_bytes + (double)(rows * (depth + outputs)) * 2;
-    const double flops = 2.0 * (double)rows * (double)outputs * (double)depth;
+    snprintf(label, sizeof label, "linear %s %lld x %lld, %lld rows", c.name, (long long)c.outputs,
+             (long long)c.depth, (long long)c.rows);
+    const double bytes = (double)weight_bytes + (double)(c.rows * (c.depth + c.outputs)) * 2;
+    const double flops = 2.0 * (double)c.rows * (double)c.outputs * (double)c.depth;
     if (flops / product_rate > bytes / copy_rate) {
         print_flops(label, seconds, flops);
     } else {
         print_bytes(label, seconds, bytes);
     }
+    if (flops <= COMPARED) {
+        forward(&berth_kernel_linear, plain, &expected, 0);
+        must(cudaMemsetAsync(y.at.data, 0xff, out_bytes, gpu.streams[0]) == cudaSuccess, "poison");
+        forward(&berth_kernel_linear_fast, self, &y, 0);
+        const double distance =
+            distance_of(y.at.data, expected.at.data, (size_t)(c.rows * c.outputs));
+        printf("%-44s %10.5f of the largest\n", "  beside gpu.linear", distance);
+        must(distance < 0.01, "linear differs");
+    }
     berth_kernel_linear_fast.destroy(self);
+    berth_kernel_linear.destroy(plain);
     (void)cudaFree(weights);
-    (void)cudaFree(x.at.data);
-    (void)cudaFree(y.at.data);
-    (void)cudaFree(workspace.at.data);
+    for (const tensor *one : {&x, &y, &expected, &workspace}) {
+        (void)cudaFree(one->at.data);
+    }
 }
 
 constexpr int64_t HEADS = 32; // of Llama-3-8B
@@ -469,39 +493,74 @@ void time_rows(const berth_op_impl *impl, const char *name, int64_t tokens) {
     }
     void *self = nullptr;
     must(impl->create(s.finish(tokens, tokens), &device, &self) == BERTH_OK, name);
-    const double seconds = seconds_of(20, [&](int run) {
-        tensor x, y;
-        char *in = from + (size_t)run % copies * bytes;
-        char *out = to + (size_t)run % copies * bytes;
+    // `count` tokens of copy `run` from token `first` on, to `out`.
+    const auto forward = [&](size_t run, int64_t first, int64_t count, char *out) {
+        tensor x, y, own_positions;
+        const int64_t width = is_norm || is_rope ? HIDDEN : 7 * HIDDEN;
+        char *in = from + run % copies * bytes + (size_t)(first * width * 2);
         const berth_tensor *inputs[4] = {&x.at, nullptr, &weight.at, nullptr};
         if (is_rope) {
-            describe(&x, in, BERTH_DTYPE_BF16, {tokens, HEADS, WIDTH});
-            describe(&y, out, BERTH_DTYPE_BF16, {tokens, HEADS, WIDTH});
-            inputs[0] = &positions.at;
+            describe(&own_positions, static_cast<int32_t *>(positions.at.data) + first,
+                     BERTH_DTYPE_I32, {count});
+            describe(&x, in, BERTH_DTYPE_BF16, {count, HEADS, WIDTH});
+            describe(&y, out, BERTH_DTYPE_BF16, {count, HEADS, WIDTH});
+            inputs[0] = &own_positions.at;
             inputs[1] = &x.at;
             inputs[2] = nullptr;
         } else {
-            const int64_t width = is_norm ? HIDDEN : 7 * HIDDEN;
-            describe(&x, in, BERTH_DTYPE_BF16, {tokens, width});
-            describe(&y, out, BERTH_DTYPE_BF16, {tokens, is_norm ? width : width / 2});
+            describe(&x, in, BERTH_DTYPE_BF16, {count, width});
+            describe(&y, out, BERTH_DTYPE_BF16, {count, is_norm ? width : width / 2});
         }
         berth_tensor *outputs[] = {&y.at};
         berth_op_args args = {};
         args.inputs = inputs;
         args.outputs = outputs;
         must(impl->forward(self, &args) == BERTH_OK, name);
-    });
+    };
+    const double seconds = seconds_of(
+        20, [&](int run) { forward((size_t)run, 0, tokens, to + (size_t)run % copies * bytes); });
     char label[96];
     snprintf(label, sizeof label, "%s, %lld tokens", name, (long long)tokens);
     print_bytes(label, seconds, (double)bytes * (is_norm || is_rope ? 2 : 1.5));
+    constexpr int64_t FEW = 40; // rows that another of the op's kernels takes, or other blocks
+    if (tokens > FEW) {
+        const size_t row = (size_t)HIDDEN * (is_norm || is_rope ? 2 : 7);
+        forward(0, 0, tokens, to);
+        char *few = static_cast<char *>(make(FEW * row));
+        forward(0, tokens - FEW, FEW, few);
+        const double distance = distance_of(to + (size_t)(tokens - FEW) * row, few, FEW * row / 2);
+        printf("%-44s %10.5f of the largest\n", "  beside a few rows", distance);
+        must(distance < 0.005, "rows differ");
+        (void)cudaFree(few);
+    }
     impl->destroy(self);
     (void)cudaFree(from);
     (void)cudaFree(to);
 }
 
+// What is only compared: odd sizes, lengths around a step, heads of 64, one query head to a key
+// head and more than half of a product's rows, windows.
+void compare_all() {
+    for (int64_t rows : {1, 4, 5, 8, 9, 16, 17, 64}) {
+        time_linear({"odd", rows, 1416, 1000}); // short last tiles and steps
+        time_linear({"small", rows, 72, 72});
+        time_linear({"tiles", rows, 8448, 1024}); // several of each block
+    }
+    for (int64_t length : {1, 5, 17, 64, 65, 130, 1000}) {
+        time_attention({3, 1, length});
+        time_attention({3, 1, length, 32, 8, 64});
+        time_attention({2, 1, length, 12, 1, 128});
+        time_attention({2, 1, length, 4, 4, 64, 40});
+        time_attention({2, 1, length, 16, 1, 128, 100});
+    }
+    time_attention({2, 70, 300, 12, 4, 64, 100});
+    time_attention({2, 200, 300, 12, 4, 128, 100});
+}
+
 } // namespace
 
-int main() {
+int main(int count, char **arguments) {
+    const bool is_small = count > 1 && strcmp(arguments[1], "small") == 0;
     static const struct {
         const char *name;
         int64_t outputs;
@@ -527,25 +586,21 @@ int main() {
     gpu.groups[0] = major == 9 && cuda_code_has_groups();
     device.size = sizeof device;
     device.self = &gpu;
+    must(cuda_lt_check(&host, &device) == BERTH_OK, "cuBLASLt");
+    if (is_small) {
+        copy_rate = product_rate = 1;
+        compare_all();
+        return 0;
+    }
     measure_ceilings();
+    compare_all();
     for (int64_t rows : {1, 8, 16, 64, 256, 512, 8192}) {
         for (const auto &shape : shapes) {
-            time_linear(shape.name, rows, shape.outputs, shape.depth);
+            time_linear({shape.name, rows, shape.outputs, shape.depth});
         }
     }
-    time_linear("head", 1, 128256, 4096);
-    time_linear("head", 64, 128256, 4096);
-    // What is compared first: lengths around a step, heads of 64, one query head to a key head and
-    // more than a product's half, windows.
-    for (int64_t length : {1, 5, 17, 64, 65, 130, 1000}) {
-        time_attention({3, 1, length});
-        time_attention({3, 1, length, 32, 8, 64});
-        time_attention({2, 1, length, 12, 1, 128});
-        time_attention({2, 1, length, 4, 4, 64, 40});
-        time_attention({2, 1, length, 16, 1, 128, 100});
-    }
-    time_attention({2, 70, 300, 12, 4, 64, 100});
-    time_attention({2, 200, 300, 12, 4, 128, 100});
+    time_linear({"head", 1, 128256, 4096});
+    time_linear({"head", 64, 128256, 4096});
     time_attention({1, 1, 592});
     time_attention({64, 1, 592});
     time_attention({256, 1, 592});

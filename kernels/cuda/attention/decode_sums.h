@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arithmetic of decode attention: a warp's scores of 16 keys, their weights, and the weighted
+// sums of values, for all query heads of a key head at once. Only decode.cu includes this.
+#ifndef BERTH_KERNELS_CUDA_ATTENTION_DECODE_SUMS_H
+#define BERTH_KERNELS_CUDA_ATTENTION_DECODE_SUMS_H
+
+#include <cuda/attention/decode_rows.h>
+
+#include <math.h>
+
+namespace {
+
+#define LOG2E 1.4426950408889634f
+
+// The queries of a key head as the tensor core's first operand: row g is head g of the group, 16
+// bytes from element 8c + 32j on are two products' columns.
+template <int WIDTH, bool IS_DEEP> struct queries {
+    uint4 low[WIDTH / 32];
+    uint4 high[IS_DEEP ? WIDTH / 32 : 1];
+};
+
+// A head's running result: columns are elements 8n + tile + 64 · half for column n of a product.
+template <int WIDTH> struct heads_sum {
+    float out[WIDTH / 8][4];
+    float largest[2]; // of heads g and g + 8
+    float total[2];
+};
+
+template <typename T, int WIDTH, bool IS_DEEP>
+__device__ queries<WIDTH, IS_DEEP> load_queries(const gpu_attention_call &call, int token,
+                                                int group) {
+    queries<WIDTH, IS_DEEP> out;
+    const int g = threadIdx.x / 4;
+    const int c = threadIdx.x % 4;
+    const uint4 none = {0, 0, 0, 0};
+    const int64_t first = static_cast<int64_t>(token) * call.heads + own_head() * group;
+#pragma unroll
+    for (int j = 0; j < WIDTH / 32; ++j) {
+        const int at = 8 * c + 32 * j;
+        out.low[j] = g < group ? load_row(gpu_row<const T>(call.query, first + g) + at) : none;
+        if (IS_DEEP) {
+            out.high[j] =
+                g + 8 < group ? load_row(gpu_row<const T>(call.query, first + g + 8) + at) : none;
+        }
+    }
+    return out;
+}
+
+// Scores of the heads for 16 keys; tile t has keys 8t + 2c and + 1 of rows g and g + 8. All loads
+// come first, so that the products wait for none of them.
+template <typename T, int WIDTH, bool IS_DEEP>
+__device__ void score(const queries<WIDTH, IS_DEEP> &query, uint32_t keys, float (*scores)[4]) {
+    const int g = threadIdx.x / 4;
+    const int c = threadIdx.x % 4;
+    uint4 rows[2][WIDTH / 32];
+#pragma unroll
+    for (int at = 0; at < 2 * (WIDTH / 32); ++at) {
+        rows[at % 2][at / 2] =
+            cuda_load_shared(keys + place_of<WIDTH>(at % 2 * 8 + g, c + at / 2 * 4));
+    }
+#pragma unroll
+    for (int j = 0; j < WIDTH / 32; ++j) {
+        const uint4 low = query.low[j];
+        const uint4 high = IS_DEEP ? query.high[IS_DEEP ? j : 0] : uint4{0, 0, 0, 0};
+        const uint32_t a[4] = {low.x, high.x, low.y, high.y};
+        const uint32_t b[4] = {low.z, high.z, low.w, high.w};
+#pragma unroll
+        for (int tile = 0; tile < 2; ++tile) {
+            const uint4 row = rows[tile][j];
+            const uint32_t k[4] = {row.x, row.y, row.z, row.w};
+            cuda_mma(scores[tile], a, k, T{});
+            cuda_mma(scores[tile], b, k + 2, T{});
+        }
+    }
+}
+
+// Pairs of element i of two rows: the second operand of a product wants two keys side by side.
+__device__ uint32_t pair_of(const uint4 &first, const uint4 &second, int i) {
+    const uint32_t *a = &first.x;
+    const uint32_t *b = &second.x;
+    return __byte_perm(a[i / 2], b[i / 2], i % 2 ? 0x7632 : 0x5410);
+}
+
+template <typename T, int WIDTH>
+__device__ void add_values(const uint32_t *weights, uint32_t values, heads_sum<WIDTH> *sum) {
+    const int g = threadIdx.x / 4;
+    const int c = threadIdx.x % 4;
+#pragma unroll
+    for (int half = 0; half < WIDTH / 64; ++half) {
+        uint4 rows[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const int row = 2 * c + i % 2 + i / 2 * 8;
+            rows[i] = cuda_load_shared(values + place_of<WIDTH>(row, g + 8 * half));
+        }
+#pragma unroll
+        for (int tile = 0; tile < 8; ++tile) {
+            const uint32_t b[2] = {pair_of(rows[0], rows[1], tile),
+                                   pair_of(rows[2], rows[3], tile)};
+            cuda_mma(sum->out[half * 8 + tile], weights, b, T{});
+        }
+    }
+}
+
+// The largest of a row's scores over the four lanes that have it; likewise their sum.
+__device__ float row_max(float value) {
+    value = fmaxf(value, gpu_shuffle_xor(value, 1));
+    return fmaxf(value, gpu_shuffle_xor(value, 2));
+}
+__device__ float row_sum(float value) {
+    value += gpu_shuffle_xor(value, 1);
+    return value + gpu_shuffle_xor(value, 2);
+}
+
+// Scores to weights, in pairs as the first operand of the second product; the sums so far are
+// scaled to the new largest score.
+template <typename T, int WIDTH, bool IS_DEEP>
+__device__ void weigh(float (*scores)[4], uint32_t *weights, heads_sum<WIDTH> *sum) {
+#pragma unroll
+    for (int row = 0; row < (IS_DEEP ? 2 : 1); ++row) {
+        float *first = &scores[0][2 * row];
+        float *second = &scores[1][2 * row];
+        const float most = fmaxf(fmaxf(first[0], first[1]), fmaxf(second[0], second[1]));
+        const float largest = fmaxf(sum->largest[row], row_max(most));
+        const float base = largest == -INFINITY ? 0 : largest; // nothing seen yet
+        const float old = cuda_exp2(sum->largest[row] - base);
+        first[0] = cuda_exp2(first[0] - base);
+        first[1] = cuda_exp2(first[1] - base);
+        second[0] = cuda_exp2(second[0] - base);
+        second[1] = cuda_exp2(second[1] - base);
+        sum->total[row] = sum->total[row] * old + first[0] + first[1] + second[0] + second[1];
+        sum->largest[row] = largest;
+#pragma unroll
+        for (int i = 0; i < WIDTH / 8; ++i) {
+            sum->out[i][2 * row] *= old;
+            sum->out[i][2 * row + 1] *= old;
+        }
+        weights[row] = cuda_pair(first[0], first[1], T{});
+        weights[2 + row] = cuda_pair(second[0], second[1], T{});
+    }
+    if (!IS_DEEP) {
+        weights[1] = 0;
+        weights[3] = 0;
+    }
+}
+
+// Scaled, capped, in powers of two; hidden keys at minus infinity.
+__device__ void mask(const gpu_attention_call &call, const share &mine, int step,
+                     float (*scores)[4]) {
+    const int c = threadIdx.x % 4;
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const int key = step + tile * 8 + 2 * c + i % 2;
+            const float value = gpu_soft_cap(scores[tile][i] * call.scale, call.soft_cap) * LOG2E;
+            scores[tile][i] = key >= mine.first && key < mine.end ? value : -INFINITY;
+        }
+    }
+}
+
+} // namespace
+
+#endif
