@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// transformers_fused_moe on a GPU: every token's experts, weighed and added up (experts_run.h).
-#include "experts_run.h"
+// transformers_fused_moe on a GPU: every token's experts, weighed and added up (fused_moe.cu).
+#include "mixture.h"
 
 extern "C" {
 extern const berth_op_impl berth_kernel_transformers_fused_moe;
