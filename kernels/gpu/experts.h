@@ -277,4 +277,33 @@ struct gpu_expert_activation {
     }
 };
 
+// ---- the host's side ----------------------------------------------------------------------------
+
+static inline gpu_choices gpu_choices_of(const berth_tensor *ids, const berth_tensor *weights,
+                                         const berth_tensor *map, int64_t experts) {
+    gpu_choices out = {};
+    out.ids = berth_gpu_data(ids);
+    out.ids_dtype = ids->dtype;
+    out.map = map ? berth_gpu_data(map) : nullptr;
+    out.map_dtype = map ? map->dtype : ids->dtype;
+    out.mapped = map ? map->shape[0] : 0;
+    out.weights = static_cast<const float *>(berth_gpu_data(weights));
+    out.count = static_cast<int>(ids->shape[0] * ids->shape[1]);
+    out.per_token = static_cast<int>(ids->shape[1]);
+    out.experts = static_cast<int>(experts);
+    return out;
+}
+
+// Fills `out` for the choices.
+static inline berth_status gpu_experts_order(const gpu_op *op, const gpu_choices &choices,
+                                             const gpu_ordered &out) {
+    const gpu_grid grid = {dim3(static_cast<unsigned>(choices.experts)), dim3(GPU_EXPERTS_THREADS),
+                           0};
+    const berth_status status =
+        gpu_run(op, "the experts' counts", grid, gpu_experts_count_kernel, choices, out);
+    return status == BERTH_OK
+               ? gpu_run(op, "the experts' order", grid, gpu_experts_order_kernel, choices, out)
+               : status;
+}
+
 #endif

@@ -64,22 +64,6 @@ int64_t lay_out(const mixture *op, int64_t choices, char *memory, gpu_experts *o
     return 3 * table + order + products + choices * op->width * op->bytes;
 }
 
-gpu_choices choices_of(const berth_op_args *args) {
-    const berth_tensor *ids = args->inputs[TOPK_IDS];
-    const berth_tensor *map = args->inputs[EXPERT_MAP];
-    gpu_choices out = {};
-    out.ids = berth_gpu_data(ids);
-    out.ids_dtype = ids->dtype;
-    out.map = map ? berth_gpu_data(map) : nullptr;
-    out.map_dtype = map ? map->dtype : ids->dtype;
-    out.mapped = map ? map->shape[0] : 0;
-    out.weights = static_cast<const float *>(berth_gpu_data(args->inputs[TOPK_WEIGHTS]));
-    out.count = static_cast<int>(ids->shape[0] * ids->shape[1]);
-    out.per_token = static_cast<int>(ids->shape[1]);
-    out.experts = static_cast<int>(args->inputs[W13_WEIGHT]->shape[0]);
-    return out;
-}
-
 gpu_experts begin(const mixture *op, const berth_op_args *args) {
     gpu_experts all = {};
     all.moe = op->moe;
@@ -87,21 +71,13 @@ gpu_experts begin(const mixture *op, const berth_op_args *args) {
     all.w2_weight = args->inputs[W2_WEIGHT];
     all.w13_bias = args->inputs[W13_BIAS];
     all.w2_bias = args->inputs[W2_BIAS];
-    all.choices = choices_of(args);
+    all.choices = gpu_choices_of(args->inputs[TOPK_IDS], args->inputs[TOPK_WEIGHTS],
+                                 args->inputs[EXPERT_MAP], op->experts);
     all.rows = all.choices.count;
     all.is_few = all.rows <= MOST &&
                  (args->inputs[X]->shape[0] <= FEW_TOKENS || all.rows <= 2 * op->experts);
     (void)lay_out(op, all.rows, static_cast<char *>(berth_gpu_data(args->workspace)), &all);
     return all;
-}
-
-berth_status order(const mixture *op, const gpu_experts &all) {
-    const gpu_grid grid = {dim3(static_cast<unsigned>(op->experts)), dim3(GPU_EXPERTS_THREADS), 0};
-    const berth_status status = gpu_run(op, "the experts' counts", grid, gpu_experts_count_kernel,
-                                        all.choices, all.ordered);
-    return status == BERTH_OK ? gpu_run(op, "the experts' order", grid, gpu_experts_order_kernel,
-                                        all.choices, all.ordered)
-                              : status;
 }
 
 } // namespace
@@ -149,7 +125,8 @@ berth_status gpu_mixture_forward(void *self, const berth_op_args *args) {
     const mixture_sum sum = {all.choices, all.outer, all.w2_weight->shape[1],
                              op->moe.is_weighted_first};
     const float *factors = op->moe.is_weighted_first ? all.choices.weights : nullptr;
-    const berth_status ordered = all.is_few ? BERTH_OK : order(op, all);
+    const berth_status ordered =
+        all.is_few ? BERTH_OK : gpu_experts_order(op, all.choices, all.ordered);
     if (ordered != BERTH_OK) {
         return ordered;
     }
