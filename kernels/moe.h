@@ -71,6 +71,15 @@ static inline int berth_moe_has_gate(int activation) {
     return activation < BERTH_MOE_SILU_NO_MUL;
 }
 
+// The same activation with a gate.
+static inline int berth_moe_gated(int activation) {
+    return activation == BERTH_MOE_SILU_NO_MUL        ? BERTH_MOE_SILU
+           : activation == BERTH_MOE_GELU_NO_MUL      ? BERTH_MOE_GELU
+           : activation == BERTH_MOE_GELU_TANH_NO_MUL ? BERTH_MOE_GELU_TANH
+           : activation == BERTH_MOE_RELU2_NO_MUL     ? BERTH_MOE_RELU2
+                                                      : activation;
+}
+
 static inline float berth_moe_number(const berth_op_site *site, const char *name, float fallback) {
     const berth_attribute *found = berth_site_attribute(site, name);
     return found && found->kind == BERTH_ATTRIBUTE_F64 ? (float)found->f64 : fallback;

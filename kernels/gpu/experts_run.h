@@ -24,6 +24,16 @@ struct gpu_experts {
     char *outer;  // of the second product; may be the memory of `inner`
 };
 
+// Weights and biases of a call, w2's behind w13's.
+static inline gpu_experts gpu_experts_of(const berth_op_args *args, int weight, int bias) {
+    gpu_experts all = {};
+    all.w13_weight = args->inputs[weight];
+    all.w2_weight = args->inputs[weight + 1];
+    all.w13_bias = args->inputs[bias];
+    all.w2_bias = args->inputs[bias + 1];
+    return all;
+}
+
 static inline gpu_expert_product gpu_experts_product(const berth_tensor *weight,
                                                      const berth_tensor *bias) {
     gpu_expert_product out = {};
@@ -48,8 +58,13 @@ static berth_status gpu_experts_multiply(const gpu_op *op, const gpu_experts &al
         const gpu_grid grid = {
             dim3(gpu_ceil(product.outputs, GPU_EXPERTS_WARPS), static_cast<unsigned>(all.rows)),
             dim3(32, GPU_EXPERTS_WARPS), 0};
-        return gpu_run(op, "experts of few rows", grid, gpu_expert_few_kernel<T, W>, all.choices,
-                       product);
+        constexpr int N = gpu_wide<W> < gpu_wide<T> ? gpu_wide<W> : gpu_wide<T>;
+        const char *name = "experts of few rows";
+        const bool is_wide = product.depth % gpu_wide<W> == 0 && gpu_is_aligned(product.x) &&
+                             reinterpret_cast<uintptr_t>(product.weight) % 16 == 0;
+        return is_wide
+                   ? gpu_run(op, name, grid, gpu_expert_few_kernel<T, W, N>, all.choices, product)
+                   : gpu_run(op, name, grid, gpu_expert_few_kernel<T, W, 1>, all.choices, product);
     }
     const int experts = static_cast<int>(all.w13_weight->shape[0]);
     const gpu_grid grid = {dim3(gpu_ceil(product.outputs, GPU_TILE),

@@ -65,12 +65,8 @@ int64_t lay_out(const mixture *op, int64_t choices, char *memory, gpu_experts *o
 }
 
 gpu_experts begin(const mixture *op, const berth_op_args *args) {
-    gpu_experts all = {};
+    gpu_experts all = gpu_experts_of(args, W13_WEIGHT, W13_BIAS);
     all.moe = op->moe;
-    all.w13_weight = args->inputs[W13_WEIGHT];
-    all.w2_weight = args->inputs[W2_WEIGHT];
-    all.w13_bias = args->inputs[W13_BIAS];
-    all.w2_bias = args->inputs[W2_BIAS];
     all.choices = gpu_choices_of(args->inputs[TOPK_IDS], args->inputs[TOPK_WEIGHTS],
                                  args->inputs[EXPERT_MAP], op->experts);
     all.rows = all.choices.count;
@@ -98,6 +94,7 @@ berth_status gpu_mixture_create(const berth_op_site *site, const berth_device *d
         const berth_value_type *w13 = site->inputs[W13_WEIGHT];
         const berth_value_type *w2 = site->inputs[W2_WEIGHT];
         self->moe = berth_moe_read(site);
+        self->moe.activation = berth_moe_gated(self->moe.activation);
         self->tokens = site->inputs[X]->dims[0];
         self->per_token = site->inputs[TOPK_IDS]->dims[1].b;
         self->experts = w13->dims[0].b;

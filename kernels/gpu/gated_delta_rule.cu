@@ -10,11 +10,6 @@ constexpr float LENGTH_EPS = 1e-6f; // under the root of a length
 
 enum { QUERY, KEY, VALUE, GATE, BETA, A_LOG, DT_BIAS, INITIAL_STATE, CU_SEQLENS };
 
-struct scanner : gpu_op {
-    uint64_t group; // of caches
-    int is_normed;
-};
-
 struct operands {
     gpu_sequences sequences;
     gpu_heads_matrices matrices;
@@ -118,16 +113,10 @@ berth_status supports(const berth_op_site *site, const berth_device *) {
 }
 
 berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
-    const berth_status status = gpu_new<scanner>(site, device, out_self);
-    if (status == BERTH_OK) {
-        scanner *self = static_cast<scanner *>(*out_self);
-        self->group = site->cache_group;
-        self->is_normed = berth_site_attribute(site, "use_qk_l2norm_in_kernel")->i64 != 0;
-    }
-    return status;
+    return gpu_heads_new(site, device, "use_qk_l2norm_in_kernel", out_self);
 }
 
-operands operands_of(const scanner *op, const berth_op_args *args) {
+operands operands_of(const gpu_heads *op, const berth_op_args *args) {
     const berth_tensor *key = args->inputs[KEY];
     const berth_tensor *value = args->inputs[VALUE];
     operands all = {};
@@ -141,7 +130,7 @@ operands operands_of(const scanner *op, const berth_op_args *args) {
     all.decay_dtype = args->inputs[A_LOG]->dtype;
     all.bias = berth_gpu_data(args->inputs[DT_BIAS]);
     all.bias_dtype = args->inputs[DT_BIAS]->dtype;
-    all.is_normed = op->is_normed;
+    all.is_normed = op->flag;
     all.matrices.heads = static_cast<int>(value->shape[value->ndim - 2]);
     all.matrices.rows = static_cast<int>(value->shape[value->ndim - 1]);
     all.matrices.columns = static_cast<int>(key->shape[key->ndim - 1]);
@@ -150,14 +139,11 @@ operands operands_of(const scanner *op, const berth_op_args *args) {
 }
 
 berth_status forward(void *self, const berth_op_args *args) {
-    const scanner *op = static_cast<const scanner *>(self);
-    const berth_tensor *starts = args->inputs[CU_SEQLENS];
+    const gpu_heads *op = static_cast<const gpu_heads *>(self);
     operands all = operands_of(op, args);
-    berth_status status =
-        gpu_heads_open(op, args, starts, args->inputs[INITIAL_STATE], &all.matrices);
-    status = status == BERTH_OK ? gpu_sequences_open(op, args->batch, op->group,
-                                                     {starts, nullptr, nullptr}, &all.sequences)
-                                : status;
+    const berth_status status =
+        gpu_heads_open(op, args, {args->inputs[CU_SEQLENS], args->inputs[INITIAL_STATE]},
+                       &all.matrices, &all.sequences);
     if (status != BERTH_OK || all.sequences.count == 0) {
         return status;
     }

@@ -103,22 +103,45 @@ static __device__ inline void gpu_heads_load(const T *from, int columns, float *
 
 // ---- the host's side ----------------------------------------------------------------------------
 
-// The sizes are those of the call; `starts` is the function's input, `initial` its matrices.
-static inline berth_status gpu_heads_open(const gpu_op *op, const berth_op_args *args,
-                                          const berth_tensor *starts, const berth_tensor *initial,
-                                          gpu_heads_matrices *out) {
-    const berth_tensor *to = starts ? args->outputs[1] : args->states[0];
-    const berth_tensor *from = starts ? initial : to;
+struct gpu_heads : gpu_op {
+    uint64_t group; // of caches
+    int flag;       // the op's one attribute that is a question
+};
+
+static inline berth_status gpu_heads_new(const berth_op_site *site, const berth_device *device,
+                                         const char *flag, void **out_self) {
+    const berth_status status = gpu_new<gpu_heads>(site, device, out_self);
+    if (status == BERTH_OK) {
+        gpu_heads *self = static_cast<gpu_heads *>(*out_self);
+        self->group = site->cache_group;
+        self->flag = berth_site_attribute(site, flag)->i64 != 0;
+    }
+    return status;
+}
+
+// Inputs of a function: where sequences begin, their first matrices. NULL: it was not given them.
+struct gpu_heads_inputs {
+    const berth_tensor *starts;
+    const berth_tensor *initial;
+};
+
+// Completes matrices whose sizes are set.
+static inline berth_status gpu_heads_open(const gpu_heads *op, const berth_op_args *args,
+                                          const gpu_heads_inputs &from, gpu_heads_matrices *out,
+                                          gpu_sequences *out_sequences) {
+    const berth_tensor *to = from.starts ? args->outputs[1] : args->states[0];
+    const berth_tensor *first = from.starts ? from.initial : to;
     if (!to) {
         return BERTH_PLUGIN_FAIL(op->host, BERTH_INVALID_ARGUMENT,
                                  "needs 'cu_seqlens' or the state 'ssm_states'");
     }
-    out->from = from ? berth_gpu_data(from) : nullptr;
-    out->from_dtype = from ? from->dtype : to->dtype;
+    out->from = first ? berth_gpu_data(first) : nullptr;
+    out->from_dtype = first ? first->dtype : to->dtype;
     out->to = berth_gpu_data(to);
     out->to_dtype = to->dtype;
-    out->is_function = starts != nullptr;
-    return BERTH_OK;
+    out->is_function = from.starts != nullptr;
+    return gpu_sequences_open(op, args->batch, op->group, {from.starts, nullptr, nullptr},
+                              out_sequences);
 }
 
 static inline gpu_heads_field gpu_heads_field_of(const berth_tensor *x) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // match_magnitude on a GPU: x · rms(like) / sqrt(max(mean(x²), least)), a block a row; sums in f32,
 // one rounding.
-#include "norm.h"
+#include "activation.h"
 
 namespace {
 
@@ -67,7 +67,7 @@ const berth_op_impl berth_kernel_match_magnitude = {
     BERTH_GPU_KERNEL("match_magnitude"),
     .revision = 1,
     .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,
-    .supports = gpu_norm_supports,
+    .supports = gpu_activation_supports,
     .create = create,
     .forward = forward,
     .destroy = gpu_destroy,

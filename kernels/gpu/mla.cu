@@ -3,7 +3,7 @@
 // attend to them as they are kept, and what comes out is brought to the space of the values. What
 // the forms of the reference round to the query's dtype stays f32, which is nearer to both. Some
 // hundred tokens at once, so that the memory between the kernels does not grow with a prompt.
-#include "latent.h"
+#include "latent_run.h"
 
 namespace {
 

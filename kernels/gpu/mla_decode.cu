@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // mla_decode on a GPU: one query a sequence over a paged cache of latent rows (latent.h).
-#include "latent.h"
+#include "latent_run.h"
 
 namespace {
 

@@ -33,7 +33,7 @@ __global__ void zeros_kernel(gpu_ordered ordered, int experts, gpu_rows y, int64
     gpu_let_next_begin();
     gpu_wait_for_inputs();
     for (int64_t i = threadIdx.x; i < width && blockIdx.x >= ordered.first[experts];
-         i += GPU_EXPERTS_THREADS) {
+         i += GPU_CHOICES_THREADS) {
         gpu_row<T>(y, blockIdx.x)[i] = gpu_round<T>(0.0f);
     }
 }
@@ -49,6 +49,7 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
     if (status == BERTH_OK) {
         runner *self = static_cast<runner *>(*out_self);
         self->moe = berth_moe_read(site);
+        self->moe.activation = berth_moe_gated(self->moe.activation);
         self->rows = site->inputs[EXPERT_X]->dims[0];
         self->experts = site->inputs[W13_WEIGHT]->dims[0].b;
         self->inner = site->inputs[W13_WEIGHT]->dims[1].b;
@@ -71,12 +72,8 @@ uint64_t workspace(void *self, uint64_t tokens) {
 
 gpu_experts begin(const runner *op, const berth_op_args *args) {
     char *room = static_cast<char *>(berth_gpu_data(args->workspace));
-    gpu_experts all = {};
+    gpu_experts all = gpu_experts_of(args, W13_WEIGHT, W13_BIAS);
     all.moe = op->moe;
-    all.w13_weight = args->inputs[W13_WEIGHT];
-    all.w2_weight = args->inputs[W2_WEIGHT];
-    all.w13_bias = args->inputs[W13_BIAS];
-    all.w2_bias = args->inputs[W2_BIAS];
     all.rows = args->inputs[EXPERT_X]->shape[0];
     all.ordered.first = static_cast<int32_t *>(berth_gpu_data(args->inputs[EXPERT_FIRST]));
     all.ordered.tiles = reinterpret_cast<int32_t *>(room);
@@ -90,7 +87,7 @@ template <typename T>
 berth_status run(const runner *op, const berth_op_args *args, const gpu_experts &all) {
     const berth_tensor *x = args->inputs[EXPERT_X];
     const int experts = static_cast<int>(op->experts);
-    const gpu_grid rows = {dim3(static_cast<unsigned>(all.rows)), dim3(GPU_EXPERTS_THREADS), 0};
+    const gpu_grid rows = {dim3(static_cast<unsigned>(all.rows)), dim3(GPU_CHOICES_THREADS), 0};
     const berth_status status = gpu_with_type(all.w13_weight->dtype, [&](auto weight) {
         using W = typename decltype(weight)::type;
         return gpu_experts_compute<T, W>(op, all, x, 1, nullptr);

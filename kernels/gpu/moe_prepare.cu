@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // moe_prepare on a GPU: the tokens of every expert brought together, in their own order.
-#include "experts.h"
+#include "choices.h"
 
 namespace {
 
@@ -36,7 +36,7 @@ template <typename T> __global__ void prepare_kernel(operands all) {
     const T *from = gpu_row<const T>(all.x, choice / all.choices.per_token);
     T *to = static_cast<T *>(all.rows) + row * all.width;
     const float weight = all.is_weighted ? gpu_rounded<T>(all.choices.weights[choice]) : 1.0f;
-    for (int64_t i = threadIdx.x; i < all.width; i += GPU_EXPERTS_THREADS) {
+    for (int64_t i = threadIdx.x; i < all.width; i += GPU_CHOICES_THREADS) {
         to[i] = gpu_round<T>(is_used ? gpu_float(from[i]) * weight : 0.0f);
     }
     if (threadIdx.x == 0 && is_used) {
@@ -87,7 +87,7 @@ berth_status forward(void *self, const berth_op_args *args) {
     const preparer *op = static_cast<const preparer *>(self);
     const operands all = operands_of(op, args);
     const gpu_grid grid = {dim3(static_cast<unsigned>(all.choices.count)),
-                           dim3(GPU_EXPERTS_THREADS), 0};
+                           dim3(GPU_CHOICES_THREADS), 0};
     const berth_status status = gpu_experts_order(op, all.choices, all.ordered);
     if (status != BERTH_OK || all.choices.count == 0) {
         return status;

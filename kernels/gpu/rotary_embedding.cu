@@ -19,15 +19,15 @@ enum { POSITIONS, QUERY, KEY, CACHE };
 struct rotary : gpu_op {
     float *angles; // [half] in device memory, per position
     int32_t *axes; // [half] there too: rows of positions; NULL: there is one
-    int64_t half;  // pairs
     int64_t length;
-    int64_t is_neox;
-    int64_t first_row; // of a cache
+    int64_t half;      // pairs
     int64_t skipped;   // columns before the first pair
-    float scale;       // of cosines and sines
-    float sign;        // of sines
-    int is_cast;       // a cache of f32 is rounded, too
-    int is_f32;        // what is computed is not rounded
+    int64_t first_row; // of a cache
+    int64_t is_neox;
+    float sign;  // of sines
+    float scale; // of cosines and sines
+    int is_cast; // a cache of f32 is rounded, too
+    int is_f32;  // what is computed is not rounded
 };
 
 struct operands {

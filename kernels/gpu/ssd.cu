@@ -6,11 +6,6 @@ namespace {
 
 enum { X, DT, A, B, C, D, DT_BIAS, INITIAL_STATES, CU_SEQLENS };
 
-struct scanner : gpu_op {
-    uint64_t group; // of caches
-    int is_softplus;
-};
-
 // A number a head, NULL: absent.
 struct vector {
     const void *data;
@@ -92,13 +87,7 @@ berth_status supports(const berth_op_site *site, const berth_device *) {
 }
 
 berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
-    const berth_status status = gpu_new<scanner>(site, device, out_self);
-    if (status == BERTH_OK) {
-        scanner *self = static_cast<scanner *>(*out_self);
-        self->group = site->cache_group;
-        self->is_softplus = berth_site_attribute(site, "dt_softplus")->i64 != 0;
-    }
-    return status;
+    return gpu_heads_new(site, device, "dt_softplus", out_self);
 }
 
 vector vector_of(const berth_tensor *tensor) {
@@ -106,7 +95,7 @@ vector vector_of(const berth_tensor *tensor) {
                   tensor ? tensor->dtype : BERTH_DTYPE_F32};
 }
 
-operands operands_of(const scanner *op, const berth_op_args *args) {
+operands operands_of(const gpu_heads *op, const berth_op_args *args) {
     const berth_tensor *x = args->inputs[X];
     const berth_tensor *b = args->inputs[B];
     operands all = {};
@@ -118,7 +107,7 @@ operands operands_of(const scanner *op, const berth_op_args *args) {
     all.decay = vector_of(args->inputs[A]);
     all.direct = vector_of(args->inputs[D]);
     all.bias = vector_of(args->inputs[DT_BIAS]);
-    all.is_softplus = op->is_softplus;
+    all.is_softplus = op->flag;
     all.matrices.heads = static_cast<int>(x->shape[1]);
     all.matrices.rows = static_cast<int>(x->shape[2]);
     all.matrices.columns = static_cast<int>(b->shape[b->ndim - 1]);
@@ -127,14 +116,11 @@ operands operands_of(const scanner *op, const berth_op_args *args) {
 }
 
 berth_status forward(void *self, const berth_op_args *args) {
-    const scanner *op = static_cast<const scanner *>(self);
-    const berth_tensor *starts = args->inputs[CU_SEQLENS];
+    const gpu_heads *op = static_cast<const gpu_heads *>(self);
     operands all = operands_of(op, args);
-    berth_status status =
-        gpu_heads_open(op, args, starts, args->inputs[INITIAL_STATES], &all.matrices);
-    status = status == BERTH_OK ? gpu_sequences_open(op, args->batch, op->group,
-                                                     {starts, nullptr, nullptr}, &all.sequences)
-                                : status;
+    const berth_status status =
+        gpu_heads_open(op, args, {args->inputs[CU_SEQLENS], args->inputs[INITIAL_STATES]},
+                       &all.matrices, &all.sequences);
     if (status != BERTH_OK || all.sequences.count == 0) {
         return status;
     }
