@@ -65,29 +65,29 @@ template <int PER> struct gpu_heads_part {
     __device__ void load(const gpu_heads_matrices &all, const gpu_heads_place &place) {
         const bool has = all.from && (all.is_function || place.sequence.has_state);
 #pragma unroll
-        for (int r = 0; r < GPU_HEADS_ROWS; ++r) {
-#pragma unroll
-            for (int j = 0; j < PER; ++j) {
-                const int column = static_cast<int>(threadIdx.x) + 32 * j;
-                at[r][j] = has && place.row + r < all.rows && column < all.columns
-                               ? gpu_load_any(all.from, all.from_dtype,
-                                              place.first + r * all.columns + column)
-                               : 0.0f;
-            }
+        for (int i = 0; i < GPU_HEADS_ROWS * PER; ++i) {
+            const int64_t index = index_of(all, place, i);
+            at[i / PER][i % PER] =
+                has && index >= 0 ? gpu_load_any(all.from, all.from_dtype, index) : 0.0f;
         }
     }
     __device__ void store(const gpu_heads_matrices &all, const gpu_heads_place &place) const {
 #pragma unroll
-        for (int r = 0; r < GPU_HEADS_ROWS; ++r) {
-#pragma unroll
-            for (int j = 0; j < PER; ++j) {
-                const int column = static_cast<int>(threadIdx.x) + 32 * j;
-                if (place.row + r < all.rows && column < all.columns) {
-                    gpu_store_any(all.to, all.to_dtype, place.first + r * all.columns + column,
-                                  at[r][j]);
-                }
+        for (int i = 0; i < GPU_HEADS_ROWS * PER; ++i) {
+            const int64_t index = index_of(all, place, i);
+            if (index >= 0) {
+                gpu_store_any(all.to, all.to_dtype, index, at[i / PER][i % PER]);
             }
         }
+    }
+    // Where the lane's element i lies in the matrices, −1: beyond them.
+    __device__ static int64_t index_of(const gpu_heads_matrices &all, const gpu_heads_place &place,
+                                       int i) {
+        const int row = i / PER;
+        const int column = static_cast<int>(threadIdx.x) + 32 * (i % PER);
+        return place.row + row < all.rows && column < all.columns
+                   ? place.first + row * all.columns + column
+                   : -1;
     }
 };
 

@@ -13,8 +13,8 @@ uint64_t gpu_mixture_workspace(void *self, uint64_t tokens);
 berth_status gpu_mixture_forward(void *self, const berth_op_args *args);
 
 #define GPU_MIXTURE_SLOTS                                                                          \
-    .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC, .supports = gpu_mixture_supports,   \
-    .create = gpu_mixture_create, .workspace = gpu_mixture_workspace,                              \
-    .forward = gpu_mixture_forward, .destroy = gpu_destroy
+    .revision = 1, .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,                      \
+    .supports = gpu_mixture_supports, .create = gpu_mixture_create,                                \
+    .workspace = gpu_mixture_workspace, .forward = gpu_mixture_forward, .destroy = gpu_destroy
 
 #endif

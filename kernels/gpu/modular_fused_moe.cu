@@ -6,7 +6,6 @@ extern "C" {
 extern const berth_op_impl berth_kernel_modular_fused_moe;
 const berth_op_impl berth_kernel_modular_fused_moe = {
     BERTH_GPU_KERNEL("modular_fused_moe"),
-    .revision = 1,
     GPU_MIXTURE_SLOTS,
 };
 }

@@ -27,6 +27,18 @@ static __device__ inline void gpu_tile_load(float (*to)[GPU_TILE + 4], int depth
     }
 }
 
+// One step of the depth: every row of a thread by every output of it.
+static __device__ inline void gpu_tile_step(const float *rows, const float *outputs,
+                                            float (*sums)[GPU_TILE_PER_THREAD]) {
+#pragma unroll
+    for (int i = 0; i < GPU_TILE_PER_THREAD; ++i) {
+#pragma unroll
+        for (int j = 0; j < GPU_TILE_PER_THREAD; ++j) {
+            sums[i][j] += rows[i] * outputs[j];
+        }
+    }
+}
+
 // `row_at` and `output_at` as above; `store(row, output, sum)` gets every element of the tile.
 template <typename R, typename O, typename S>
 static __device__ inline void gpu_tile_product(int depth, gpu_tile_room *room, R row_at,
@@ -40,13 +52,7 @@ static __device__ inline void gpu_tile_product(int depth, gpu_tile_room *room, R
         __syncthreads();
 #pragma unroll
         for (int d = 0; d < GPU_TILE_DEPTH; ++d) {
-#pragma unroll
-            for (int i = 0; i < GPU_TILE_PER_THREAD; ++i) {
-#pragma unroll
-                for (int j = 0; j < GPU_TILE_PER_THREAD; ++j) {
-                    sums[i][j] += room->rows[d][down + i] * room->outputs[d][across + j];
-                }
-            }
+            gpu_tile_step(room->rows[d] + down, room->outputs[d] + across, sums);
         }
         __syncthreads();
     }
