@@ -30,7 +30,6 @@ enum {
     BERTH_MOE_GELU_NO_MUL,
     BERTH_MOE_GELU_TANH_NO_MUL,
     BERTH_MOE_RELU2_NO_MUL,
-    BERTH_MOE_ACTIVATIONS,
 };
 
 typedef struct berth_moe {
@@ -43,23 +42,26 @@ typedef struct berth_moe {
 } berth_moe;
 
 static inline int berth_moe_activation(const char *name) {
-    static const char *const names[BERTH_MOE_ACTIVATIONS] = {
-        [BERTH_MOE_SILU] = "silu",
-        [BERTH_MOE_GELU] = "gelu",
-        [BERTH_MOE_GELU_TANH] = "gelu_tanh",
-        [BERTH_MOE_RELU2] = "relu2",
-        [BERTH_MOE_SWIGLUOAI] = "swigluoai",
-        [BERTH_MOE_SWIGLUOAI_UNINTERLEAVE] = "swigluoai_uninterleave",
-        [BERTH_MOE_SWIGLUSTEP] = "swiglustep",
-        [BERTH_MOE_SITU] = "situ",
-        [BERTH_MOE_SILU_NO_MUL] = "silu_no_mul",
-        [BERTH_MOE_GELU_NO_MUL] = "gelu_no_mul",
-        [BERTH_MOE_GELU_TANH_NO_MUL] = "gelu_tanh_no_mul",
-        [BERTH_MOE_RELU2_NO_MUL] = "relu2_no_mul",
+    static const struct {
+        int activation;
+        const char *name;
+    } names[] = {
+        {BERTH_MOE_SILU,                   "silu"                  },
+        {BERTH_MOE_GELU,                   "gelu"                  },
+        {BERTH_MOE_GELU_TANH,              "gelu_tanh"             },
+        {BERTH_MOE_RELU2,                  "relu2"                 },
+        {BERTH_MOE_SWIGLUOAI,              "swigluoai"             },
+        {BERTH_MOE_SWIGLUOAI_UNINTERLEAVE, "swigluoai_uninterleave"},
+        {BERTH_MOE_SWIGLUSTEP,             "swiglustep"            },
+        {BERTH_MOE_SITU,                   "situ"                  },
+        {BERTH_MOE_SILU_NO_MUL,            "silu_no_mul"           },
+        {BERTH_MOE_GELU_NO_MUL,            "gelu_no_mul"           },
+        {BERTH_MOE_GELU_TANH_NO_MUL,       "gelu_tanh_no_mul"      },
+        {BERTH_MOE_RELU2_NO_MUL,           "relu2_no_mul"          },
     };
-    for (int i = BERTH_MOE_NONE + 1; i < BERTH_MOE_ACTIVATIONS; ++i) {
-        if (strcmp(names[i], name) == 0) {
-            return i;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
+        if (strcmp(names[i].name, name) == 0) {
+            return names[i].activation;
         }
     }
     return BERTH_MOE_NONE;
@@ -67,6 +69,15 @@ static inline int berth_moe_activation(const char *name) {
 
 static inline int berth_moe_has_gate(int activation) {
     return activation < BERTH_MOE_SILU_NO_MUL;
+}
+
+// The same activation with a gate.
+static inline int berth_moe_gated(int activation) {
+    return activation == BERTH_MOE_SILU_NO_MUL        ? BERTH_MOE_SILU
+           : activation == BERTH_MOE_GELU_NO_MUL      ? BERTH_MOE_GELU
+           : activation == BERTH_MOE_GELU_TANH_NO_MUL ? BERTH_MOE_GELU_TANH
+           : activation == BERTH_MOE_RELU2_NO_MUL     ? BERTH_MOE_RELU2
+                                                      : activation;
 }
 
 static inline float berth_moe_number(const berth_op_site *site, const char *name, float fallback) {

@@ -4,6 +4,8 @@
 // reference does, since a gate near the cutoff is a difference.
 #include <cpu/elementwise.h>
 
+#include <quantile.h>
+
 // In doubles: what a gate is above the cutoff is a small part of both.
 BERTH_INLINE float cutoff_of(const void *x, berth_dtype dtype, int64_t width, float multiplier) {
     double sum = 0;
@@ -53,22 +55,11 @@ BERTH_INLINE void berth_sweep_sparse_row(const berth_sweep *in, berth_vec_formul
 
 BERTH_SWEEP(sparse, formula)
 
-// The quantile of the normal distribution.
-static float quantile(double share) {
-    double low = -40;
-    double high = 40;
-    for (int step = 0; share != 0.5 && step < 200; ++step) {
-        const double middle = low + (high - low) / 2;
-        *(0.5 * erfc(-middle * 0.70710678118654752440) < share ? &low : &high) = middle;
-    }
-    return (float)(low + (high - low) / 2);
-}
-
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     const berth_status status = berth_gelu_create(site, device, out_self);
     if (status == BERTH_OK) {
         ((berth_activation *)*out_self)->numbers[0] =
-            quantile(berth_site_attribute(site, "activation_sparsity")->f64);
+            (float)berth_normal_quantile(berth_site_attribute(site, "activation_sparsity")->f64);
     }
     return status;
 }

@@ -6,6 +6,8 @@
 
 #include <gpu/gpu.h>
 
+#include <math.h>
+
 struct gpu_bf16 {
     uint16_t bits;
 };
@@ -60,6 +62,17 @@ static __device__ inline float gpu_load_any(const void *from, berth_dtype dtype,
                                        : gpu_float(static_cast<const gpu_f16 *>(from)[index]);
 }
 
+static __device__ inline void gpu_store_any(void *to, berth_dtype dtype, int64_t index,
+                                            float value) {
+    if (dtype == BERTH_DTYPE_F32) {
+        static_cast<float *>(to)[index] = value;
+    } else if (dtype == BERTH_DTYPE_BF16) {
+        static_cast<gpu_bf16 *>(to)[index] = gpu_round<gpu_bf16>(value);
+    } else {
+        static_cast<gpu_f16 *>(to)[index] = gpu_round<gpu_f16>(value);
+    }
+}
+
 static __device__ inline int64_t gpu_integer(const void *from, berth_dtype dtype, int64_t index) {
     return dtype == BERTH_DTYPE_I64 ? static_cast<const int64_t *>(from)[index]
                                     : static_cast<const int32_t *>(from)[index];
@@ -85,6 +98,11 @@ static __device__ inline void gpu_store(T *to, int64_t index, const gpu_pack<T, 
 // rounding hides.
 template <typename T> static __device__ inline float gpu_sigmoid(float x) {
     return sizeof(T) == 2 ? __fdividef(1.0f, 1.0f + __expf(-x)) : 1.0f / (1.0f + expf(-x));
+}
+
+// ln(1 + e^x); from 20 on x itself, as PyTorch has it.
+static __device__ inline float gpu_softplus(float x) {
+    return x > 20 ? x : log1pf(expf(x));
 }
 
 static __device__ inline float gpu_warp_sum(float value) {

@@ -83,6 +83,14 @@ static inline unsigned gpu_ceil(int64_t count, int64_t of) {
     return static_cast<unsigned>((count + of - 1) / of);
 }
 
+// What a dimension of a site is in a batch of that many tokens; for workspaces.
+static inline uint64_t gpu_extent(berth_dim dim, uint64_t tokens) {
+    const int64_t count = dim.symbol == BERTH_SYMBOL_NONE
+                              ? dim.b
+                              : (dim.a * static_cast<int64_t>(tokens) + dim.b + dim.c - 1) / dim.c;
+    return static_cast<uint64_t>(count);
+}
+
 // ---- types --------------------------------------------------------------------------------------
 
 template <typename T> struct gpu_type { using type = T; };

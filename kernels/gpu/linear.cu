@@ -2,15 +2,12 @@
 // linear on a GPU, of any float types: y = x · weightᵀ + bias with products and sums in f32. Few
 // rows: a warp an output, so that weights are read once. More: tiles in shared memory. It is the
 // one that takes what faster kernels do not: f32 activations on 16-bit weights, odd sizes.
-#include "launch.h"
+#include "tiles.h"
 
 namespace {
 
-constexpr int WARPS = 8;      // of a block, few rows
-constexpr int MAX_FEW = 8;    // rows
-constexpr int TILE = 64;      // rows and outputs of a block's tile
-constexpr int DEPTH = 16;     // of a tile in shared memory
-constexpr int PER_THREAD = 4; // rows and outputs of a thread: 16 · 16 threads
+constexpr int WARPS = 8;   // of a block, few rows
+constexpr int MAX_FEW = 8; // rows
 
 enum { X, WEIGHT, BIAS };
 
@@ -62,59 +59,31 @@ template <typename T, typename W, int ROWS, int N> __global__ void few_rows_kern
     }
 }
 
-// A slice of a matrix of rows into shared memory, transposed; zero beyond its edges.
-template <typename E, typename F>
-__device__ void load_tile(float (*tile)[TILE + 4], int first, int count, int depth, int k,
-                          F row_of) {
-    for (int at = threadIdx.x; at < TILE * DEPTH; at += 256) {
-        const int line = at / DEPTH;
-        const int column = at % DEPTH;
-        const bool is_in = first + line < count && k + column < depth;
-        tile[column][line] =
-            is_in ? gpu_float(static_cast<const E *>(row_of(first + line))[k + column]) : 0.0f;
-    }
-}
-
 template <typename T, typename W> __global__ void tiles_kernel(operands all) {
-    __shared__ float xs[DEPTH][TILE + 4];
-    __shared__ float ws[DEPTH][TILE + 4];
+    __shared__ gpu_tile_room room;
     gpu_let_next_begin();
     gpu_wait_for_inputs();
-    const int first_output = static_cast<int>(blockIdx.x) * TILE;
-    const int first_row = static_cast<int>(blockIdx.y) * TILE;
-    const int across = threadIdx.x % 16 * PER_THREAD;
-    const int down = threadIdx.x / 16 * PER_THREAD;
-    float sums[PER_THREAD][PER_THREAD] = {};
-    for (int k = 0; k < all.depth; k += DEPTH) {
-        load_tile<T>(xs, first_row, all.rows, all.depth, k,
-                     [&](int row) { return gpu_row<const T>(all.x, row); });
-        load_tile<W>(ws, first_output, all.outputs, all.depth, k, [&](int output) {
-            return static_cast<const W *>(all.weight) + static_cast<int64_t>(output) * all.depth;
+    const int first_output = static_cast<int>(blockIdx.x) * GPU_TILE;
+    const int first_row = static_cast<int>(blockIdx.y) * GPU_TILE;
+    const W *weight =
+        static_cast<const W *>(all.weight) + static_cast<int64_t>(first_output) * all.depth;
+    gpu_tile_product(
+        all.depth, &room,
+        [&](int row, int k) {
+            return first_row + row < all.rows
+                       ? gpu_float(gpu_row<const T>(all.x, first_row + row)[k])
+                       : 0.0f;
+        },
+        [&](int output, int k) {
+            return first_output + output < all.outputs
+                       ? gpu_float(weight[static_cast<int64_t>(output) * all.depth + k])
+                       : 0.0f;
+        },
+        [&](int row, int output, float sum) {
+            if (first_row + row < all.rows && first_output + output < all.outputs) {
+                finish<T>(all, first_row + row, first_output + output, sum);
+            }
         });
-        __syncthreads();
-#pragma unroll
-        for (int d = 0; d < DEPTH; ++d) {
-#pragma unroll
-            for (int i = 0; i < PER_THREAD; ++i) {
-#pragma unroll
-                for (int j = 0; j < PER_THREAD; ++j) {
-                    sums[i][j] += xs[d][down + i] * ws[d][across + j];
-                }
-            }
-        }
-        __syncthreads();
-    }
-#pragma unroll
-    for (int i = 0; i < PER_THREAD; ++i) {
-#pragma unroll
-        for (int j = 0; j < PER_THREAD; ++j) {
-            const int row = first_row + down + i;
-            const int output = first_output + across + j;
-            if (row < all.rows && output < all.outputs) {
-                finish<T>(all, row, output, sums[i][j]);
-            }
-        }
-    }
 }
 
 // ---- the host's side ----------------------------------------------------------------------------
@@ -156,8 +125,8 @@ template <typename T, typename W> berth_status start(const gpu_op *op, const ope
     if (all.rows <= MAX_FEW) {
         return start_few<T, W, MAX_FEW>(op, all);
     }
-    const gpu_grid grid = {dim3(gpu_ceil(all.outputs, TILE), gpu_ceil(all.rows, TILE)), dim3(256),
-                           0};
+    const gpu_grid grid = {dim3(gpu_ceil(all.outputs, GPU_TILE), gpu_ceil(all.rows, GPU_TILE)),
+                           dim3(GPU_TILE_THREADS), 0};
     return gpu_run(op, "linear", grid, tiles_kernel<T, W>, all);
 }
 

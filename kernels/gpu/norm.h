@@ -50,6 +50,11 @@ struct gpu_norm_formula {
     template <typename T> __device__ float value(const gpu_norm_row<T> &row, int64_t i) const {
         return gpu_float(row.x[i]);
     }
+    // The mean of the squares from their sum in this row's `count` values.
+    template <typename T>
+    __device__ float mean(const gpu_norm_row<T> &, float squares, float count) const {
+        return squares / count;
+    }
     // y[i] from the scaled value.
     template <typename T>
     __device__ float finish(const gpu_norm_row<T> &, int64_t, float normal) const {
@@ -110,7 +115,8 @@ static __global__ void gpu_norm_kernel(F formula, gpu_norm_call call) {
         const float value = formula.template value<T>(row, i) - mean;
         squares += value * value;
     }
-    const float scale = 1.0f / sqrtf(gpu_block_sum(squares, room[1]) / count + formula.eps);
+    squares = gpu_block_sum(squares, room[1]);
+    const float scale = 1.0f / sqrtf(formula.template mean<T>(row, squares, count) + formula.eps);
     T *y = gpu_row<T>(call.y, blockIdx.x);
     for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
         const float value = formula.template value<T>(row, i);

@@ -6,7 +6,8 @@
 
 #include <math.h>
 
-#include <rope.h>
+#include <rope_axes.h>
+#include <rope_cast.h>
 
 namespace {
 
@@ -17,10 +18,16 @@ enum { POSITIONS, QUERY, KEY, CACHE };
 
 struct rotary : gpu_op {
     float *angles; // [half] in device memory, per position
-    int64_t half;  // rotary_dim / 2
+    int32_t *axes; // [half] there too: rows of positions; NULL: there is one
     int64_t length;
+    int64_t half;      // pairs
+    int64_t skipped;   // columns before the first pair
+    int64_t first_row; // of a cache
     int64_t is_neox;
+    float sign;  // of sines
     float scale; // of cosines and sines
+    int is_cast; // a cache of f32 is rounded, too
+    int is_f32;  // what is computed is not rounded
 };
 
 struct operands {
@@ -31,22 +38,29 @@ struct operands {
     const void *cache; // [length, 2 · half], NULL: computed
     berth_dtype cache_dtype;
     const float *angles;
+    const int32_t *axes;
     float scale;
+    float sign;
     int half;
     int width; // of a head
+    int skipped;
     int is_neox;
+    int rounds; // cosines and sines
+    int64_t first_row;
     int64_t length;
 };
 
-// Cosines [half], then sines [half]; rounded to T as in the reference.
+// Cosines [half], then sines [half]; rounded to T where the reference does.
 template <typename T> __device__ void fill_circle(const operands &all, float *circle) {
-    const int64_t position = gpu_integer(all.positions, all.position_dtype, blockIdx.x);
-    const bool is_known = position >= 0 && position < all.length;
     for (int i = threadIdx.x; i < all.half; i += THREADS) {
+        const int64_t axis = all.axes ? all.axes[i] : 0;
+        const int64_t position =
+            gpu_integer(all.positions, all.position_dtype, axis * gridDim.x + blockIdx.x);
+        const bool is_known = position >= 0 && position < all.length;
         float sine = NAN;
         float cosine = NAN;
         if (is_known && all.cache) {
-            const int64_t row = position * 2 * all.half;
+            const int64_t row = (all.first_row + position) * 2 * all.half;
             cosine = gpu_load_any(all.cache, all.cache_dtype, row + i);
             sine = gpu_load_any(all.cache, all.cache_dtype, row + all.half + i);
         } else if (is_known) {
@@ -54,16 +68,16 @@ template <typename T> __device__ void fill_circle(const operands &all, float *ci
             sine *= all.scale;
             cosine *= all.scale;
         }
-        circle[i] = gpu_float(gpu_round<T>(cosine));
-        circle[all.half + i] = gpu_float(gpu_round<T>(sine));
+        circle[i] = all.rounds ? gpu_rounded<T>(cosine) : cosine;
+        circle[all.half + i] = all.sign * (all.rounds ? gpu_rounded<T>(sine) : sine);
     }
 }
 
 // Pair i of a head and its neighbours, N at once.
 template <typename T, int N>
 __device__ void rotate(const T *x, T *out, const operands &all, const float *circle, int i) {
-    const int first = all.is_neox ? i : 2 * i;
-    const int second = all.is_neox ? i + all.half : 2 * i + 1;
+    const int first = all.skipped + (all.is_neox ? i : 2 * i);
+    const int second = first + (all.is_neox ? all.half : 1);
     const gpu_pack<T, N> a = gpu_load<T, N>(x, first);
     const gpu_pack<T, N> b = gpu_load<T, N>(x, second);
     gpu_pack<T, N> low;
@@ -95,7 +109,8 @@ __device__ void rotate_heads(const operands &all, int which, const float *circle
     }
     for (int64_t at = threadIdx.x; at < x.inner * rest; at += THREADS) {
         const int64_t head = at / rest;
-        const int64_t i = 2 * all.half + at - head * rest;
+        const int64_t other = at - head * rest;
+        const int64_t i = other < all.skipped ? other : 2 * all.half + other;
         gpu_row<T>(out, first + head)[i] = gpu_row<const T>(x, first + head)[i];
     }
 }
@@ -114,59 +129,67 @@ template <typename T, int N> __global__ void rotary_kernel(operands all) {
 
 // ---- the host's side ----------------------------------------------------------------------------
 
-// Types whose pairs fill rotary_dim and turn by one angle a position; others have more to them than
-// this kernel knows.
-bool is_own_type(const berth_op_site *site) {
-    return berth_rope_is(site, "default") || berth_rope_is(site, "linear") ||
-           berth_rope_is(site, "ntk") || berth_rope_is(site, "dynamic") ||
-           berth_rope_is(site, "llama3") || berth_rope_is(site, "yarn");
-}
-
 berth_status supports(const berth_op_site *site, const berth_device *) {
-    if (!is_own_type(site)) {
+    if (!berth_rope_is_known(site)) {
         return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "rope_type is '%s'",
                                  berth_site_attribute(site, "rope_type")->str);
     }
-    if (berth_rope_has(site, "mrope_section") || site->inputs[POSITIONS]->ndim != 1) {
-        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "only positions of one axis");
-    }
-    if (berth_rope_number(site, "inverse", 0) != 0 ||
-        berth_rope_number(site, "is_deepseek_v4", 0) != 0) {
-        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED,
-                                 "only the first columns, and not back");
-    }
-    return berth_site_attribute(site, "rotary_dim")->i64 <= 2 * MAX_HALF
+    return berth_rope_pairs(site) <= MAX_HALF
                ? BERTH_OK
-               : BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "rotary_dim is at most %d",
-                                   2 * MAX_HALF);
+               : BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "at most %d pairs of a head",
+                                   MAX_HALF);
+}
+
+void destroy(void *self) {
+    rotary *op = static_cast<rotary *>(self);
+    (void)gpuFree(op->angles);
+    (void)gpuFree(op->axes);
+    gpu_destroy(self);
+}
+
+// Angles and axes of the pairs, in device memory.
+berth_status keep_pairs(const berth_op_site *site, rotary *self) {
+    float angles[MAX_HALF];
+    int32_t axes[MAX_HALF];
+    const uint64_t count = static_cast<uint64_t>(self->half);
+    const bool has_axes = site->inputs[POSITIONS]->ndim == 2;
+    void *memory = nullptr;
+    berth_rope_angles(site, angles);
+    for (int64_t i = 0; i < self->half && has_axes; ++i) {
+        axes[i] = berth_rope_axis(site, i);
+    }
+    const berth_status status = gpu_keep(self, angles, count * sizeof angles[0], &memory);
+    self->angles = static_cast<float *>(memory);
+    if (status != BERTH_OK || !has_axes) {
+        return status;
+    }
+    memory = nullptr;
+    const berth_status kept = gpu_keep(self, axes, count * sizeof axes[0], &memory);
+    self->axes = static_cast<int32_t *>(memory);
+    return kept;
 }
 
 berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
-    float angles[MAX_HALF];
-    const berth_status status = gpu_new<rotary>(site, device, out_self);
+    berth_status status = gpu_new<rotary>(site, device, out_self);
     if (status != BERTH_OK) {
         return status;
     }
     rotary *self = static_cast<rotary *>(*out_self);
-    self->half = berth_site_attribute(site, "rotary_dim")->i64 / 2;
+    const bool is_last = berth_rope_number(site, "is_deepseek_v4", 0) != 0;
+    self->half = berth_rope_pairs(site);
     self->length = static_cast<int64_t>(berth_rope_length(site));
     self->is_neox = berth_site_attribute(site, "is_neox_style")->i64;
+    self->first_row = berth_rope_first_row(site);
+    self->skipped = is_last ? site->inputs[QUERY]->dims[2].b - 2 * self->half : 0;
     self->scale = berth_rope_scale(site);
-    berth_rope_angles(site, angles);
-    void *memory = nullptr;
-    const berth_status kept =
-        gpu_keep(self, angles, static_cast<uint64_t>(self->half) * sizeof(float), &memory);
-    if (kept != BERTH_OK) {
-        gpu_destroy(self);
-        return kept;
+    self->sign = berth_rope_number(site, "inverse", 0) != 0 ? -1.0f : 1.0f;
+    self->is_cast = berth_rope_is_cast(site);
+    self->is_f32 = is_last;
+    status = keep_pairs(site, self);
+    if (status != BERTH_OK) {
+        destroy(self);
     }
-    self->angles = static_cast<float *>(memory);
-    return BERTH_OK;
-}
-
-void destroy(void *self) {
-    (void)gpuFree(static_cast<rotary *>(self)->angles);
-    gpu_destroy(self);
+    return status;
 }
 
 operands operands_of(const rotary *op, const berth_op_args *args) {
@@ -183,10 +206,15 @@ operands operands_of(const rotary *op, const berth_op_args *args) {
     all.cache = cache ? berth_gpu_data(cache) : nullptr;
     all.cache_dtype = cache ? cache->dtype : query->dtype;
     all.angles = op->angles;
+    all.axes = op->axes;
     all.scale = op->scale;
+    all.sign = op->sign;
     all.half = static_cast<int>(op->half);
     all.width = static_cast<int>(query->shape[2]);
+    all.skipped = static_cast<int>(op->skipped);
     all.is_neox = op->is_neox != 0;
+    all.rounds = cache ? op->is_cast || cache->dtype != BERTH_DTYPE_F32 : !op->is_f32;
+    all.first_row = op->first_row;
     all.length = op->length;
     return all;
 }
@@ -202,9 +230,9 @@ berth_status forward(void *self, const berth_op_args *args) {
     return gpu_with_type(args->inputs[QUERY]->dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         constexpr int N = gpu_wide<T>;
-        const bool is_wide = all.is_neox && all.half % N == 0 && gpu_is_aligned(all.x[0]) &&
-                             gpu_is_aligned(all.x[1]) && gpu_is_aligned(all.out[0]) &&
-                             gpu_is_aligned(all.out[1]);
+        const bool is_wide = all.is_neox && all.half % N == 0 && all.skipped % N == 0 &&
+                             gpu_is_aligned(all.x[0]) && gpu_is_aligned(all.x[1]) &&
+                             gpu_is_aligned(all.out[0]) && gpu_is_aligned(all.out[1]);
         return is_wide ? gpu_run(op, "rotary_embedding", grid, rotary_kernel<T, N>, all)
                        : gpu_run(op, "rotary_embedding", grid, rotary_kernel<T, 1>, all);
     });

@@ -41,10 +41,6 @@ static __device__ inline float gpu_warp_max(float value) {
     return value;
 }
 
-static __device__ inline float gpu_softplus(float x) {
-    return x > 20 ? x : log1pf(expf(x));
-}
-
 // The scores of a row of logits; a lane has every 32nd, and touches no other.
 template <typename T>
 static __device__ void gpu_score(const gpu_routing_call &call, const T *logits, float *scores) {

@@ -11,6 +11,8 @@
 // "tanh", here "tanh" means tanh everywhere.
 #include <berth/op.h>
 
+#include <quantile.h>
+
 #include "elementwise.h"
 
 enum { ACTIVATION_SPARSITY, APPROXIMATE };
@@ -23,20 +25,6 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
                                     share);
     }
     return berth_infer_gated(site, out);
-}
-
-// x with P(normal < x) = share. Halving an interval is slow and exact, and runs once per call.
-static double quantile(double share) {
-    double low = -40;
-    double high = 40;
-    while (share != 0.5 && high - low > 0x1p-60) {
-        const double middle = low + (high - low) / 2;
-        if (middle == low || middle == high) {
-            break;
-        }
-        *(0.5 * erfc(-middle * 0.70710678118654752440) < share ? &low : &high) = middle;
-    }
-    return low + (high - low) / 2;
 }
 
 static float cutoff_of(const void *row, berth_dtype dtype, int64_t width, float multiplier) {
@@ -60,7 +48,8 @@ static berth_status reference(void *self, const berth_op_args *args) {
     const berth_tensor *y = args->outputs[0];
     const berth_dtype dtype = x->dtype;
     const int64_t width = berth_row_length(y);
-    const float multiplier = (float)quantile(berth_site_f64(site, ACTIVATION_SPARSITY));
+    const float multiplier =
+        (float)berth_normal_quantile(berth_site_f64(site, ACTIVATION_SPARSITY));
     const int is_tanh = berth_site_is(site, APPROXIMATE, "tanh");
     for (int64_t row = 0; row < berth_row_count(y); ++row) {
         const void *from = berth_row(x, row);

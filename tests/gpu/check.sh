@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # check.sh [PLATFORM]: every checkpoint of the tests in every type of activations on a GPU (PLATFORM
-# is cuda unless named), against their references and without a fallback; golden vectors of ops
-# where they are there. Ends with a short table; status 1 if a line of it says no.
+# is cuda unless named), against their references and without a fallback; golden vectors of ops and
+# layers where they are there. Ends with a short table; status 1 if a line of it says no. MODELS:
+# more folders of checkpoints.
 #
 # check.sh pack: gathers what that needs in build/gpu: the program, its plugins but those of the CPU,
 # the programs that measure (tools/bench-gpu), and the libraries that a bare machine lacks. Then
@@ -11,6 +12,7 @@
 set -u
 build=${B:-build/release}
 gpu=build/gpu
+golden=${GOLDEN:-../shared/golden/ops}
 
 pack() {
     make -s B="$build" all "$build/tests/gpu/kernels" "$build/tests/gpu/model" || exit 1
@@ -21,6 +23,7 @@ pack() {
     rm -f "$gpu"/plugins/libberth-platform-cpu.so "$gpu/plugins/cpu.plugin.yaml"
     rm -rf "$gpu/checkpoint" && tools/make-checkpoint "$gpu/checkpoint" --shape tinyllama --layers 1 --vocab 300 >/dev/null &&
         cp build/tools/make-checkpoint "$gpu/" && rm -rf "$gpu/checkpoint" || exit 1
+    [ -d "$golden" ] && cp -RL "$golden" "$gpu/golden"
     # What the C library brings itself must fit the loader of the machine, so it stays here.
     ldd "$build/berth" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' |
         grep -v -E '/(libc|libm|libdl|libpthread|librt|ld-linux[^/]*)\.so' |
@@ -43,7 +46,7 @@ uname -srm
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
 "$gpu/berth" plugins explain --platform "$platform"
 printf '%s\n' 'checkpoint|activations|gate|largest logit error|tokens equal|sites on the device' >"$table"
-for config in tests/data/models/*/config.json; do
+for config in tests/data/models/*/config.json ${MODELS:+"$MODELS"/*/config.json}; do
     folder=${config%/*}
     model=${folder##*/}
     [ -f "$folder/golden.json" ] || continue
@@ -62,11 +65,10 @@ for config in tests/data/models/*/config.json; do
         END { print model "|" dtype "|" gate "|" error "|" tokens "|" sites + 0 }' "$gpu/eval" "$gpu/explain" >>"$table"
     done
 done
-for file in kernels/gpu/*.cu; do
-    op=${file##*/} && op=${op%.cu}
-    [ -e "$gpu/golden/$op.json" ] || continue
-    "$gpu/berth" ops check --golden "$gpu/golden" --platform "$platform" "$op" 2>&1 | cut -c 1-120
-done
+if [ -d "$gpu/golden" ]; then
+    "$gpu/berth" ops check --golden "$gpu/golden" --platform "$platform" --allow-fallback >"$gpu/ops" 2>&1 || bad=1
+    cut -c 1-120 "$gpu/ops"
+fi
 echo
 column -t -s '|' "$table" 2>/dev/null || awk -F '|' '{
     printf "%-16s%-13s%-8s%-21s%-14s%s\n", $1, $2, $3, $4, $5, $6

@@ -3,6 +3,7 @@
 #include "circle.h"
 
 #include <rope_axes.h>
+#include <rope_cast.h>
 
 // ---- axes ---------------------------------------------------------------------------------------
 
@@ -16,12 +17,6 @@ static void fill_axes(const berth_circle *circle) {
 }
 
 // ---- what is known of a rope --------------------------------------------------------------------
-
-int berth_rope_is_cast(const berth_op_site *site) {
-    return !berth_rope_is(site, "deepseek_yarn") && !berth_rope_is(site, "openpangu") &&
-           !berth_rope_is(site, "ernie_vl") && !berth_rope_is(site, "fope") &&
-           !berth_rope_is(site, "longrope") && !berth_rope_is(site, "mllama4");
-}
 
 // Ropes whose cache is f32 whatever the activations are.
 static int is_always_f32(const berth_op_site *site) {

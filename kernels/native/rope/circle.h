@@ -30,9 +30,6 @@ typedef struct berth_circle {
     berth_dtype dtype; // that points, products and sums are rounded to
 } berth_circle;
 
-// Whether a rope's cosines and sines are rounded to query's dtype before use; the others are used
-// in the dtype of their cache.
-int berth_rope_is_cast(const berth_op_site *site);
 // fope: frequencies that the coefficients mix.
 int64_t berth_rope_mixed(const berth_op_site *site);
 uint64_t berth_circle_workspace(const berth_op_site *site);
