@@ -15,6 +15,7 @@
 #include "base/cgroup.h"
 
 #define LAZY_BYTES   ((size_t)1 << 20)
+#define LARGE_PAGE   ((size_t)2 << 20)
 #define GROUPS       "/proc/self/cgroup"
 #define GROUPS_MOUNT "/sys/fs/cgroup"
 
@@ -67,6 +68,14 @@ void berth_memory_zero(void *block, size_t size) {
     }
     memset(block, 0, first - begin);
     memset((void *)last, 0, begin + size - last);
+}
+
+void berth_memory_fill_soon(void *block, size_t size) {
+    const uintptr_t begin = ((uintptr_t)block + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
+    const uintptr_t end = ((uintptr_t)block + size) / LARGE_PAGE * LARGE_PAGE;
+    if (end > begin) {
+        (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE); // a wish
+    }
 }
 
 void berth_free(void *block) {

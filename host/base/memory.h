@@ -18,6 +18,9 @@ void *berth_alloc_aligned(size_t alignment, size_t size);
 // Zeroes a block of berth_alloc_aligned. Whole pages of a large one are given back instead: they
 // are zero and take no memory until they are used. [any]
 void berth_memory_zero(void *block, size_t size);
+// All of a block of berth_alloc_aligned will be written soon: the system may give it large pages.
+// [any]
+void berth_memory_fill_soon(void *block, size_t size);
 // Frees a block of any of the above; NULL does nothing. [any]
 void berth_free(void *block);
 

@@ -125,6 +125,21 @@ berth_status berth_impl_pack(const berth_binding *binding, uint64_t input,
     return BERTH_OK;
 }
 
+bool berth_impl_packs_rows(const berth_binding *binding) {
+    return binding->impl != NULL && binding->impl->pack_rows != NULL;
+}
+
+berth_status berth_impl_pack_rows(const berth_binding *binding, uint64_t input,
+                                  const berth_tensor *source, int64_t first,
+                                  const berth_tensor *destination) {
+    berth_plugin_enter(binding->owner, "pack_rows");
+    BERTH_TRY_NOTE(berth_plugin_leave(
+                       binding->impl->pack_rows(&binding->site, input, source, first, destination)),
+                   "packing input '%s' of op '%s' of layer '%s'",
+                   binding->op->op.inputs[input]->name, binding->op->op.name, binding->site.layer);
+    return BERTH_OK;
+}
+
 // ---- attention backends -------------------------------------------------------------------------
 
 const berth_kv_cache_spec *berth_plan_cache(const berth_plan *plan, const char *layer) {

@@ -77,6 +77,14 @@ bool berth_plan_note_is_users(const berth_plan *plan, size_t index);
 // packs or uploads it to wherever its users run. The memory may be reused when this returns.
 BERTH_MUST_CHECK berth_status berth_plan_set_parameter(berth_plan *plan, berth_value parameter,
                                                        const void *data, uint64_t bytes);
+// The same for a parameter in rows, all its dimensions but the last taken as one. It must take
+// rows: every copy of it lies in host memory and is kept as stored or packed by rows. After `begin`
+// each row is given once, in pieces that begin and end at multiples of BERTH_PACK_ROWS, or with the
+// last row. berth_plan_set_rows may be called on several threads at once.
+bool berth_plan_takes_rows(const berth_plan *plan, berth_value parameter);
+BERTH_MUST_CHECK berth_status berth_plan_begin_rows(berth_plan *plan, berth_value parameter);
+BERTH_MUST_CHECK berth_status berth_plan_set_rows(const berth_plan *plan, berth_value parameter,
+                                                  int64_t first, int64_t count, const void *data);
 // After the last parameter: allocates activations and calls every create.
 BERTH_MUST_CHECK berth_status berth_plan_ready(berth_plan *plan);
 // Bytes of the block of activations, workspaces and staging; of parameters.

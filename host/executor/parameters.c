@@ -3,24 +3,40 @@
 // where an op reads it so, and packed for every site that wants it packed.
 #include "executor/stages.h"
 
+#include <assert.h>
+#include <string.h>
+
 #include "base/memory.h"
 
+// The packed form of a storage, as an implementation gets it.
+typedef struct packed_form {
+    int64_t shape[1];
+    int64_t strides[1];
+    berth_tensor tensor;
+} packed_form;
+
+static const berth_tensor *packed_at(const berth_storage *storage, void *memory, packed_form *out) {
+    *out = (packed_form){
+        .shape = {(int64_t)storage->bytes},
+        .strides = { 1},
+        .tensor = { .size = sizeof out->tensor,
+                  .data = memory,
+                  .device_type = BERTH_MEMORY_HOST,
+                  .ndim = 1,
+                  .dtype = BERTH_DTYPE_U8,
+                  .shape = out->shape,
+                  .strides = out->strides},
+    };
+    return &out->tensor;
+}
+
 // The packed form goes straight into host memory, by way of a temporary into a device's.
-static berth_status pack(berth_plan *plan, uint32_t index, const berth_tensor *source,
+static berth_status pack(const berth_plan *plan, uint32_t index, const berth_tensor *source,
                          void *destination) {
     const berth_storage *storage = &plan->storages.data[index];
-    const int64_t shape[] = {(int64_t)storage->bytes};
-    const int64_t strides[] = {1};
-    const berth_tensor packed = {
-        .size = sizeof(packed),
-        .data = destination,
-        .device_type = BERTH_MEMORY_HOST,
-        .ndim = 1,
-        .dtype = BERTH_DTYPE_U8,
-        .shape = shape,
-        .strides = strides,
-    };
-    return berth_impl_pack(storage->binding, storage->input, source, &packed);
+    packed_form to;
+    return berth_impl_pack(storage->binding, storage->input, source,
+                           packed_at(storage, destination, &to));
 }
 
 static berth_status pack_and_upload(berth_plan *plan, uint32_t index, const berth_tensor *source) {
@@ -38,20 +54,29 @@ static berth_status pack_and_upload(berth_plan *plan, uint32_t index, const bert
     return status;
 }
 
-static berth_status fill(berth_plan *plan, uint32_t index, const berth_tensor *source,
-                         uint64_t bytes) {
+static berth_status begin(berth_plan *plan, uint32_t index) {
     berth_storage *storage = &plan->storages.data[index];
     BERTH_TRY(berth_storage_alloc(plan, index));
     storage->is_set = true;
     plan->parameter_bytes += storage->bytes;
+    return BERTH_OK;
+}
+
+static void *host_memory(const berth_storage *storage) {
+    return storage->space == BERTH_SPACE_HOST ? storage->memory : storage->buffer.base;
+}
+
+static berth_status fill(berth_plan *plan, uint32_t index, const berth_tensor *source,
+                         uint64_t bytes) {
+    const berth_storage *storage = &plan->storages.data[index];
+    BERTH_TRY(begin(plan, index));
     if (storage->kind == BERTH_STORAGE_PARAMETER) {
         return berth_storage_write(plan, index, source->data, bytes);
     }
     if (storage->space == BERTH_SPACE_DEVICE && !plan->is_host) {
         return pack_and_upload(plan, index, source);
     }
-    return pack(plan, index, source,
-                storage->space == BERTH_SPACE_HOST ? storage->memory : storage->buffer.base);
+    return pack(plan, index, source, host_memory(storage));
 }
 
 static bool is_copy_of(const berth_storage *storage, berth_value parameter) {
@@ -103,6 +128,72 @@ berth_status berth_plan_set_parameter(berth_plan *plan, berth_value parameter, c
     for (uint32_t i = 0; i < plan->storages.count; ++i) {
         if (is_copy_of(&plan->storages.data[i], parameter)) {
             BERTH_TRY_NOTE(fill(plan, i, &source, bytes), "parameter '%s'",
+                           plan->graph->values[parameter].name);
+        }
+    }
+    return BERTH_OK;
+}
+
+// ---- rows ---------------------------------------------------------------------------------------
+
+static bool takes_rows(const berth_plan *plan, const berth_storage *storage) {
+    const bool is_here = plan->is_host || storage->space == BERTH_SPACE_HOST;
+    return is_here &&
+           (storage->kind == BERTH_STORAGE_PARAMETER || berth_impl_packs_rows(storage->binding));
+}
+
+bool berth_plan_takes_rows(const berth_plan *plan, berth_value parameter) {
+    bool takes = plan->graph->values[parameter].type.ndim >= 2;
+    for (uint32_t i = 0; i < plan->storages.count && takes; ++i) {
+        const berth_storage *storage = &plan->storages.data[i];
+        takes = !is_copy_of(storage, parameter) || takes_rows(plan, storage);
+    }
+    return takes;
+}
+
+berth_status berth_plan_begin_rows(berth_plan *plan, berth_value parameter) {
+    BERTH_TRY(check_parameter(plan, parameter, berth_value_bytes(plan, parameter)));
+    for (uint32_t i = 0; i < plan->storages.count; ++i) {
+        const berth_storage *storage = &plan->storages.data[i];
+        if (is_copy_of(storage, parameter)) {
+            BERTH_TRY(begin(plan, i));
+            berth_memory_fill_soon(host_memory(storage), storage->bytes);
+        }
+    }
+    return BERTH_OK;
+}
+
+static berth_status set_rows(const berth_storage *storage, const berth_tensor *rows,
+                             int64_t first) {
+    const int64_t row_bytes = rows->shape[1] * (int64_t)BERTH_DTYPE_BITS(rows->dtype) / 8;
+    packed_form to;
+    if (storage->kind == BERTH_STORAGE_PACKED) {
+        return berth_impl_pack_rows(storage->binding, storage->input, rows, first,
+                                    packed_at(storage, host_memory(storage), &to));
+    }
+    memcpy((char *)host_memory(storage) + first * row_bytes, rows->data,
+           (size_t)(rows->shape[0] * row_bytes));
+    return BERTH_OK;
+}
+
+berth_status berth_plan_set_rows(const berth_plan *plan, berth_value parameter, int64_t first,
+                                 int64_t count, const void *data) {
+    const berth_value_type *type = &plan->graph->values[parameter].type;
+    const int64_t shape[] = {count, type->dims[type->ndim - 1].b};
+    const int64_t strides[] = {shape[1], 1};
+    const berth_tensor rows = {
+        .size = sizeof rows,
+        .data = (void *)(uintptr_t)data,
+        .device_type = BERTH_MEMORY_HOST,
+        .ndim = 2,
+        .dtype = type->dtype,
+        .shape = shape,
+        .strides = strides,
+    };
+    assert(!plan->is_ready && first % BERTH_PACK_ROWS == 0);
+    for (uint32_t i = 0; i < plan->storages.count; ++i) {
+        if (is_copy_of(&plan->storages.data[i], parameter)) {
+            BERTH_TRY_NOTE(set_rows(&plan->storages.data[i], &rows, first), "parameter '%s'",
                            plan->graph->values[parameter].name);
         }
     }

@@ -26,6 +26,10 @@ uint64_t berth_impl_packed_bytes(const berth_binding *binding, uint64_t input);
 BERTH_MUST_CHECK berth_status berth_impl_pack(const berth_binding *binding, uint64_t input,
                                               const berth_tensor *source,
                                               const berth_tensor *destination);
+bool berth_impl_packs_rows(const berth_binding *binding);
+BERTH_MUST_CHECK berth_status berth_impl_pack_rows(const berth_binding *binding, uint64_t input,
+                                                   const berth_tensor *source, int64_t first,
+                                                   const berth_tensor *destination);
 // The platform's backend for the site's layer, or the reason why there is none.
 BERTH_MUST_CHECK berth_status berth_backend_find(berth_plan *plan, const berth_op_site *site,
                                                  const berth_attention_backend **out_backend,

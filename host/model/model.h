@@ -155,14 +155,27 @@ void berth_model_destroy(berth_model_build *build);
 // The resident form of a weight, row-major, where it lies mapped as it is stored; NULL when it has
 // to be made: put together from shards, converted, or aligned.
 const void *berth_weight_stored(const berth_weight *weight);
-// All weights of the graph, each once: loaded, or made of others by their quantization method. Data
-// is valid during the call. The checkpoint must still be open.
-typedef berth_status (*berth_weight_fn)(void *context, const berth_weight *weight,
-                                        const void *data);
+// Who wants the weights of a graph. Data is valid during the call.
+typedef struct berth_weight_taker {
+    void *context;
+    // Whether the caller gets this one by rows; NULL: none.
+    bool (*has_rows)(const void *context, const berth_weight *weight);
+    berth_status (*accept)(void *context, const berth_weight *weight, const void *data);
+} berth_weight_taker;
+// All other weights of the graph, each once: loaded, or made of others by their quantization
+// method. The checkpoint must still be open.
 BERTH_MUST_CHECK berth_status berth_model_load(const berth_model_build *build,
-                                               berth_weight_fn accept, void *context);
+                                               const berth_weight_taker *taker);
 // The weight was read for the last time: see berth_stored_tensor_drop.
 void berth_weight_drop(const berth_weight *weight);
+// Its rows, all dimensions but the last taken as one, can be had in any order, on several threads
+// at once: each is one run of a tensor.
+bool berth_weight_has_rows(const berth_weight *weight);
+// Rows [first, first + count) as they lie mapped, or made in `buffer`, which has room for them.
+const void *berth_weight_rows(const berth_weight *weight, uint64_t first, uint64_t count,
+                              void *buffer);
+// Those rows were read for the last time.
+void berth_weight_drop_rows(const berth_weight *weight, uint64_t first, uint64_t count);
 // Writes the resident form to `destination` (weight->bytes): shards placed, vectors converted to
 // the activation type. Drops what it has read, piece by piece.
 BERTH_MUST_CHECK berth_status berth_weight_load(const berth_weight *weight, void *destination);

@@ -13,8 +13,7 @@
 typedef berth_array(unsigned char) weight_buffer;
 
 typedef struct loading {
-    berth_weight_fn accept;
-    void *context;
+    const berth_weight_taker *taker;
     weight_buffer buffer;
 } loading;
 
@@ -23,12 +22,12 @@ static berth_status load_plain(loading *in, const berth_weight *weight) {
     if (stored == NULL) {
         BERTH_TRY(berth_array_reserve(&in->buffer, weight->bytes));
         BERTH_TRY(berth_weight_load(weight, in->buffer.data));
-        return in->accept(in->context, weight, in->buffer.data);
+        return in->taker->accept(in->taker->context, weight, in->buffer.data);
     }
     if (weight->bytes > in->buffer.capacity) {
         berth_array_free(&in->buffer); // so that never both are there
     }
-    BERTH_TRY(in->accept(in->context, weight, stored));
+    BERTH_TRY(in->taker->accept(in->taker->context, weight, stored));
     berth_weight_drop(weight);
     return BERTH_OK;
 }
@@ -107,7 +106,8 @@ static berth_status make(loading *in, workshop *shop, const berth_host *host) {
         shop->stored[i].tensor.data = NULL;
     }
     for (size_t i = 0; i < shop->of->made_count; ++i) {
-        BERTH_TRY(in->accept(in->context, shop->of->made[i], shop->made[i].tensor.data));
+        BERTH_TRY(
+            in->taker->accept(in->taker->context, shop->of->made[i], shop->made[i].tensor.data));
         berth_free(shop->made[i].tensor.data);
         shop->made[i].tensor.data = NULL;
     }
@@ -131,19 +131,23 @@ static bool is_first(const berth_weight *weight) {
     return strcmp(weight->made_by->made[0]->name, weight->name) == 0;
 }
 
-berth_status berth_model_load(const berth_model_build *build, berth_weight_fn accept,
-                              void *context) {
-    loading in = {.accept = accept, .context = context};
+static berth_status load(loading *in, const berth_weight *weight, const berth_host *host) {
+    const berth_weight_taker *taker = in->taker;
+    if (weight->made_by != NULL) {
+        return is_first(weight) ? load_made(in, weight->made_by, host) : BERTH_OK;
+    }
+    return taker->has_rows != NULL && taker->has_rows(taker->context, weight)
+               ? BERTH_OK
+               : load_plain(in, weight);
+}
+
+berth_status berth_model_load(const berth_model_build *build, const berth_weight_taker *taker) {
+    loading in = {.taker = taker};
     berth_status status = BERTH_OK;
     for (size_t i = 0; i < build->weight_count && status == BERTH_OK; ++i) {
-        const berth_weight *weight = &build->weights[i];
-        if (weight->made_by == NULL) {
-            status = load_plain(&in, weight);
-        } else if (is_first(weight)) {
-            status = load_made(&in, weight->made_by, build->host);
-        }
+        status = load(&in, &build->weights[i], build->host);
         if (status != BERTH_OK) {
-            berth_status_note(__FILE__, __LINE__, "loading '%s'", weight->name);
+            berth_status_note(__FILE__, __LINE__, "loading '%s'", build->weights[i].name);
         }
     }
     berth_array_free(&in.buffer);

@@ -120,6 +120,12 @@ berth_status berth_impl_check(const berth_op_impl *impl, berth_kind kind) {
                           "set both or neither",
                           impl->name, impl->op);
     }
+    if (impl->pack_rows != NULL && impl->pack == NULL) {
+        return BERTH_FAIL(INVALID_ARGUMENT,
+                          "berth_op_impl %s of op '%s' has 'pack_rows' without 'pack'; set 'pack' "
+                          "too, for weights that come whole",
+                          impl->name, impl->op);
+    }
     if (kind == BERTH_KIND_OVERRIDE) {
         return check_override(impl);
     }

@@ -102,7 +102,7 @@ static const berth_slot impl_slots[] = {
     SLOT(berth_op_impl, supports, INHERIT),      SLOT(berth_op_impl, create, INHERIT),
     SLOT(berth_op_impl, workspace, INHERIT),     SLOT(berth_op_impl, forward, REQUIRED),
     SLOT(berth_op_impl, destroy, INHERIT),       SLOT(berth_op_impl, packed_bytes, INHERIT),
-    SLOT(berth_op_impl, pack, INHERIT),
+    SLOT(berth_op_impl, pack, INHERIT),          SLOT(berth_op_impl, pack_rows, INHERIT),
 };
 
 static const berth_slot layer_slots[] = {

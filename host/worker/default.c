@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-#include "base/interrupt.h"
 #include "base/log.h"
 
 // ---- device and model ---------------------------------------------------------------------------
@@ -55,14 +54,6 @@ static berth_status create_plan(berth_default_worker *base) {
         &base->plan);
 }
 
-// One weight into the plan.
-static berth_status accept_weight(void *context, const berth_weight *weight, const void *data) {
-    const berth_default_worker *base = context;
-    return berth_interrupt_signal()
-               ? BERTH_FAIL(UNAVAILABLE, "interrupted")
-               : berth_plan_set_parameter(base->plan, weight->value, data, weight->bytes);
-}
-
 static berth_status check_heads(const berth_default_worker *base) {
     const uint64_t max = base->platform ? base->platform->capabilities.max_head_size : 0;
     for (size_t i = 0; max > 0 && i < base->build->kv_cache_count; ++i) {
@@ -88,7 +79,7 @@ static berth_status build_from(berth_default_worker *base, const berth_checkpoin
     BERTH_TRY(berth_platform_verify(base->platform, NULL, base->build->quantization));
     BERTH_TRY(check_heads(base));
     BERTH_TRY(create_plan(base));
-    BERTH_TRY(berth_model_load(base->build, accept_weight, base));
+    BERTH_TRY(berth_worker_load_weights(base));
     BERTH_TRY(berth_plan_ready(base->plan));
     return berth_sampler_init(&base->sampler, (size_t)base->build->description.vocab_size,
                               (size_t)max_rows(base->config), base->arena);

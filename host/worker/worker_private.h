@@ -54,6 +54,9 @@ berth_dtype berth_activation_choose(const berth_config *config,
 BERTH_MUST_CHECK berth_status berth_activation_check(const berth_config *config,
                                                      const berth_platform_entry *platform);
 
+// load.c: every weight of the build into the plan.
+BERTH_MUST_CHECK berth_status berth_worker_load_weights(berth_default_worker *base);
+
 static inline berth_default_worker *berth_worker_base(const berth_worker *worker) {
     return worker->base;
 }

@@ -73,6 +73,17 @@ static berth_status pack(const berth_op_site *site, uint64_t input, const berth_
     return BERTH_OK;
 }
 
+_Static_assert(BERTH_PACK_ROWS % PANEL == 0, "rows begin with a panel");
+
+static berth_status pack_rows(const berth_op_site *site, uint64_t input, const berth_tensor *source,
+                              int64_t first, const berth_tensor *destination) {
+    (void)site;
+    (void)input;
+    char *packed = berth_data(destination);
+    pack_panels(source, packed + first / PANEL * panel_bytes(source->shape[1], source->dtype));
+    return BERTH_OK;
+}
+
 // The most rows that x can have, as far as they are taken at a time.
 static int64_t most_rows(const berth_op_site *site) {
     const berth_value_type *x = site->inputs[X];
@@ -354,4 +365,5 @@ const berth_op_impl berth_kernel_linear = {
     .destroy = berth_instance_free,
     .packed_bytes = packed_bytes,
     .pack = pack,
+    .pack_rows = pack_rows,
 };

@@ -78,7 +78,7 @@ static inline void pack_slab(const slab *self, berth_dtype weight, int64_t pairs
     }
 }
 
-// Packs a weight as it is stored.
+// Packs rows of a weight as they are stored, to where the first of them belongs.
 static inline void pack_panels(const berth_tensor *weight, char *to) {
     const int64_t pairs = pieces(weight->shape[1], 2);
     slab piece;

@@ -145,6 +145,8 @@ typedef struct berth_device {
     void *self; // the platform's own pointer: only its own implementations may look behind it
 } berth_device;
 
+#define BERTH_PACK_ROWS 64 // berth_op_impl.pack_rows gets multiples of so many
+
 typedef struct berth_op_impl {
     uint64_t size;
     const char *op;           // [required] id or class name of the op
@@ -173,6 +175,13 @@ typedef struct berth_op_impl {
     uint64_t (*packed_bytes)(const berth_op_site *site, uint64_t input);
     berth_status (*pack)(const berth_op_site *site, uint64_t input, const berth_tensor *source,
                          const berth_tensor *destination); // [inherit][startup]
+    // [inherit][startup] The same for some rows of the parameter, all dimensions but the last taken
+    // as one: `source` [n, last] are its rows from `first` on. Both are multiples of
+    // BERTH_PACK_ROWS, unless the rows are the last. Called instead of `pack`, on several threads
+    // at once for different rows of one destination. NULL: parameters are packed whole. From
+    // ABI 1.1 on
+    berth_status (*pack_rows)(const berth_op_site *site, uint64_t input, const berth_tensor *source,
+                              int64_t first, const berth_tensor *destination);
 } berth_op_impl;
 
 // The attribute of that name; NULL when the op's schema has none. Present, but absent at this site,

@@ -251,6 +251,30 @@ static void end_call(const op_case *self, const op_results *results, op_call *ca
     op_tensor_free(&call->workspace);
 }
 
+// Rows packed in pieces, the last ones first, are what is packed at once.
+static void check_rows(const berth_op_impl *impl, const berth_op_site *site, uint64_t input,
+                       const berth_tensor *source, const berth_tensor *whole) {
+    if (!BERTH_HAS(impl, pack_rows) || impl->pack_rows == NULL || source->ndim != 2) {
+        return;
+    }
+    op_tensor pieces;
+    make_bytes(&pieces, (uint64_t)whole->shape[0]);
+    for (int64_t first = (source->shape[0] - 1) / BERTH_PACK_ROWS * BERTH_PACK_ROWS; first >= 0;
+         first -= BERTH_PACK_ROWS) {
+        const int64_t left = source->shape[0] - first;
+        const int64_t shape[] = {left < BERTH_PACK_ROWS ? left : BERTH_PACK_ROWS, source->shape[1]};
+        berth_tensor rows = *source;
+        rows.shape = shape;
+        rows.byte_offset +=
+            (uint64_t)(first * source->strides[0]) * BERTH_DTYPE_BITS(rows.dtype) / 8;
+        CHECK_OK(impl->pack_rows(site, input, &rows, first, &pieces.tensor));
+    }
+    CHECK_BYTES((const char *)pieces.tensor.data + pieces.tensor.byte_offset,
+                (const char *)whole->data + whole->byte_offset, (size_t)whole->shape[0]);
+    op_tensor_check_guards(&pieces);
+    op_tensor_free(&pieces);
+}
+
 // Every input that the implementation packs is given to forward packed, as the plan would.
 static void pack_inputs(const berth_op_impl *impl, const op_site *site, op_call *call,
                         berth_tensor packed[BERTH_MAX_INPUTS]) {
@@ -260,6 +284,7 @@ static void pack_inputs(const berth_op_impl *impl, const op_site *site, op_call 
         if (bytes > 0) {
             make_bytes(&call->packed[i], bytes);
             CHECK_OK(impl->pack(&site->site, i, call->inputs[i], &call->packed[i].tensor));
+            check_rows(impl, &site->site, i, call->inputs[i], &call->packed[i].tensor);
             packed[i] = *call->inputs[i];
             packed[i].data = call->packed[i].tensor.data;
             packed[i].byte_offset = 0;

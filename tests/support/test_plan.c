@@ -73,6 +73,20 @@ void test_plan_weight(const berth_graph_value *value, float *out) {
     }
 }
 
+// The last rows first: their order is nobody's business.
+static void set_rows(test_plan *it, berth_value at, const float *weight) {
+    const berth_value_type *type = &it->graph->values[at].type;
+    const int64_t length = type->dims[type->ndim - 1].b;
+    const int64_t rows = berth_type_elements(type, 0, 0) / length;
+    CHECK_OK(berth_plan_begin_rows(it->plan, at));
+    for (int64_t first = (rows - 1) / BERTH_PACK_ROWS * BERTH_PACK_ROWS; first >= 0;
+         first -= BERTH_PACK_ROWS) {
+        const int64_t left = rows - first;
+        const int64_t count = left < BERTH_PACK_ROWS ? left : BERTH_PACK_ROWS;
+        CHECK_OK(berth_plan_set_rows(it->plan, at, first, count, weight + first * length));
+    }
+}
+
 void test_plan_load(test_plan *it) {
     float weight[4096];
     for (size_t i = 1; i < it->graph->value_count; ++i) {
@@ -81,6 +95,10 @@ void test_plan_load(test_plan *it) {
             const int64_t elements = berth_type_elements(&value->type, 0, 0);
             CHECK(elements <= 4096);
             test_plan_weight(value, weight);
+            if (berth_plan_takes_rows(it->plan, (berth_value)i)) {
+                set_rows(it, (berth_value)i, weight);
+                continue;
+            }
             CHECK_OK(berth_plan_set_parameter(it->plan, (berth_value)i, weight,
                                               (uint64_t)elements * sizeof(float)));
         }

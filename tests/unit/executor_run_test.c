@@ -346,6 +346,21 @@ static berth_status pack(const berth_op_site *site, uint64_t input, const berth_
     return BERTH_OK;
 }
 
+// From the end of all of them on.
+static berth_status pack_rows(const berth_op_site *site, uint64_t input, const berth_tensor *source,
+                              int64_t first, const berth_tensor *destination) {
+    const int64_t length = source->shape[1];
+    const int64_t count = source->shape[0] * length;
+    const int64_t all = ((int64_t)packed_bytes(site, input) - 8) / 4;
+    char *to = (char *)destination->data + destination->byte_offset;
+    CHECK_INT(first % BERTH_PACK_ROWS, 0);
+    memcpy(to, "reversed", 8);
+    for (int64_t i = 0; i < count; ++i) {
+        memcpy(to + 8 + (all - 1 - first * length - i) * 4, (const float *)source->data + i, 4);
+    }
+    return BERTH_OK;
+}
+
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     (void)device;
     reversed *self = site->host->alloc(site->host, sizeof(*self), 0);
@@ -394,14 +409,14 @@ static berth_status run_reversed(void *self, const berth_op_args *args) {
 }
 
 TEST(executor_packs_weights_for_the_sites_that_want_it) {
-    const char *const platforms[] = {"fake-host", "fake-device"};
-    for (size_t i = 0; i < 2; ++i) {
+    const char *const platforms[] = {"fake-host", "fake-device", "fake-host"};
+    for (size_t i = 0; i < 3; ++i) {
         const berth_op_impl impls[] = {
             {
              .size = sizeof(berth_op_impl),
              .op = "linear",
              .name = "reversed",
-             .dispatch_key = i == 0 ? "cpu" : "oot",
+             .dispatch_key = i == 1 ? "oot" : "cpu",
              .revision = 1,
              .create = create,
              .workspace = workspace,
@@ -409,6 +424,7 @@ TEST(executor_packs_weights_for_the_sites_that_want_it) {
              .destroy = destroy,
              .packed_bytes = packed_bytes,
              .pack = pack,
+             .pack_rows = i == 2 ? pack_rows : NULL,
              },
         };
         test_plan it;

@@ -76,6 +76,26 @@ static berth_weight *take(fixture *f, const berth_parameter *declared) {
     return weight;
 }
 
+// Writes the resident form; rows taken by themselves, however many at a time, are the same bytes.
+static void load(const berth_weight *weight, void *loaded) {
+    CHECK_OK(berth_weight_load(weight, loaded));
+    if (!berth_weight_has_rows(weight)) {
+        return;
+    }
+    unsigned char buffer[1024];
+    const int64_t last = weight->type.dims[weight->type.ndim - 1].b;
+    const uint64_t row_bytes = (uint64_t)last * BERTH_DTYPE_BITS(weight->type.dtype) / 8;
+    const uint64_t rows = weight->bytes / row_bytes;
+    CHECK(weight->bytes <= sizeof buffer);
+    for (uint64_t first = 0; first < rows; ++first) {
+        for (uint64_t count = 1; first + count <= rows; ++count) {
+            CHECK_BYTES(berth_weight_rows(weight, first, count, buffer),
+                        (const unsigned char *)loaded + first * row_bytes, count * row_bytes);
+            berth_weight_drop_rows(weight, first, count);
+        }
+    }
+}
+
 static berth_parameter matrix(const char *name, const int64_t *shape) {
     return (berth_parameter){
         .size = sizeof(berth_parameter),
@@ -129,7 +149,7 @@ TEST(weight_of_a_matrix_stays_as_it_is_stored) {
     CHECK_UINT(weight->bytes, 12);
     CHECK(!weight->is_vector);
     uint16_t loaded[6];
-    CHECK_OK(berth_weight_load(weight, loaded));
+    load(weight, loaded);
     CHECK_BYTES(loaded, counting, 12);
     CHECK_OK(berth_parameters_check(f.parameters));
     end(&f);
@@ -172,7 +192,7 @@ TEST(weight_of_a_vector_takes_the_type_of_activations) {
     CHECK(weight->is_vector);
     float loaded[6];
     CHECK_NULL(berth_weight_stored(weight));
-    CHECK_OK(berth_weight_load(weight, loaded));
+    load(weight, loaded);
     CHECK_BYTES(loaded, six, 24);
     end(&f);
 }
@@ -188,7 +208,7 @@ TEST(weight_of_the_other_16_bit_type_is_converted) {
     const berth_weight *weight = take(&f, &declared);
     CHECK_UINT(weight->type.dtype, BERTH_DTYPE_F16);
     uint16_t loaded[2];
-    CHECK_OK(berth_weight_load(weight, loaded));
+    load(weight, loaded);
     CHECK_UINT(loaded[0], 0x3c00);
     CHECK_UINT(loaded[1], 0x4000);
     end(&f);
@@ -209,7 +229,7 @@ TEST(weight_gets_its_shards_one_below_the_other) {
     CHECK_UINT(weight->type.dtype, BERTH_DTYPE_BF16);
     uint16_t loaded[6];
     CHECK_NULL(berth_weight_stored(weight));
-    CHECK_OK(berth_weight_load(weight, loaded));
+    load(weight, loaded);
     CHECK_BYTES(loaded, counting, 12);
     CHECK_OK(berth_parameters_check(f.parameters));
     end(&f);
@@ -233,7 +253,7 @@ TEST(weight_gets_its_shards_side_by_side_when_outputs_are_columns) {
     const berth_weight *weight = take(&f, &declared);
     CHECK_UINT(weight->type.dtype, BERTH_DTYPE_F32); // the shards disagree
     float loaded[6];
-    CHECK_OK(berth_weight_load(weight, loaded));
+    load(weight, loaded);
     CHECK_BYTES(loaded, six, 24);
     end(&f);
 }
@@ -249,7 +269,7 @@ TEST(weight_that_is_stored_fused_is_taken_whole) {
     declared.shards = two_and_one;
     declared.shard_count = 2;
     uint16_t loaded[6];
-    CHECK_OK(berth_weight_load(take(&f, &declared), loaded));
+    load(take(&f, &declared), loaded);
     CHECK_BYTES(loaded, counting, 12);
     CHECK_OK(berth_parameters_check(f.parameters));
     end(&f);
@@ -522,7 +542,7 @@ TEST(weight_of_all_experts_takes_the_tensors_of_every_one) {
     declared.shards = gate_and_up;
     declared.shard_count = 2;
     float loaded[12];
-    CHECK_OK(berth_weight_load(take(&f, &declared), loaded));
+    load(take(&f, &declared), loaded);
     CHECK_BYTES(loaded, wanted, sizeof wanted);
     CHECK_OK(berth_parameters_check(f.parameters));
     end(&f);
@@ -566,7 +586,7 @@ TEST(weight_of_one_expert_may_lack_the_dimension_of_experts) {
     const int64_t shape[] = {1, 2, 3};
     const berth_parameter declared = experts("one", shape);
     float loaded[6];
-    CHECK_OK(berth_weight_load(take(&f, &declared), loaded));
+    load(take(&f, &declared), loaded);
     CHECK_BYTES(loaded, six, sizeof six);
     end(&f);
 }
@@ -590,9 +610,9 @@ TEST(weight_that_is_stored_the_other_way_round_is_turned) {
     uint16_t stored[6];
     const berth_weight *weight = take(&f, &a);
     CHECK_NULL(berth_weight_stored(weight));
-    CHECK_OK(berth_weight_load(weight, loaded));
+    load(weight, loaded);
     CHECK_BYTES(loaded, wanted, sizeof wanted);
-    CHECK_OK(berth_weight_load(take(&f, &bias), loaded));
+    load(take(&f, &bias), loaded);
     CHECK_BYTES(loaded, six, 12);
     CHECK_OK(berth_weight_load(take(&f, &b), stored));
     CHECK_BYTES(stored, turned, sizeof turned);
@@ -616,7 +636,7 @@ TEST(weight_of_shards_in_a_turned_tensor_takes_its_columns) {
     declared.shards = list;
     declared.shard_count = 2;
     float loaded[4];
-    CHECK_OK(berth_weight_load(take(&f, &declared), loaded));
+    load(take(&f, &declared), loaded);
     CHECK_BYTES(loaded, wanted, sizeof wanted);
     end(&f);
 }
@@ -634,7 +654,7 @@ TEST(weight_of_a_vector_may_be_stored_less_a_constant) {
     float loaded[6];
     const berth_weight *weight = take(&f, &declared);
     CHECK_NULL(berth_weight_stored(weight));
-    CHECK_OK(berth_weight_load(weight, loaded));
+    load(weight, loaded);
     CHECK_BYTES(loaded, wanted, sizeof wanted);
     end(&f);
 }
@@ -663,7 +683,7 @@ TEST(weight_of_decays_is_stored_as_their_logarithms) {
     CHECK_OK(berth_parameters_take(parameters, &declared, &weight));
     CHECK_UINT(weight->type.dtype, BERTH_DTYPE_F32); // whatever is stored
     CHECK_NULL(berth_weight_stored(weight));
-    CHECK_OK(berth_weight_load(weight, loaded));
+    load(weight, loaded);
     for (size_t i = 0; i < 4; ++i) {
         CHECK(fabsf(loaded[i] - wanted[i]) < 1e-6F * fabsf(wanted[i]));
     }
