@@ -77,13 +77,21 @@ static berth_status time_run(const berth_op_side *side, op_times *best) {
     return BERTH_OK;
 }
 
-static berth_status measure_roofs(op_bench *bench) {
+// Where next to nothing is written reading is the roof.
+static bool is_copying(const berth_op_side *side) {
+    return berth_op_case_bytes(side->of, side->graph, true) >
+           0.1 * berth_op_case_bytes(side->of, side->graph, false);
+}
+
+static berth_status measure_roofs(op_bench *bench, const berth_op_side *side) {
     if (!bench->has_roofs) {
         return BERTH_OK;
     }
-    BERTH_TRY(berth_roof_read(&bench->roof));
-    BERTH_TRY(berth_roof_copy(&bench->roof));
-    return berth_roof_multiply(&bench->roof);
+    BERTH_TRY(is_copying(side)
+                  ? berth_roof_copy(&bench->roof, berth_op_case_bytes(side->of, side->graph, false),
+                                    side->size.copies)
+                  : berth_roof_read(&bench->roof));
+    return side->of->flops > 0 ? berth_roof_multiply(&bench->roof) : BERTH_OK;
 }
 
 // ---- oneDNN -------------------------------------------------------------------------------------
@@ -123,19 +131,18 @@ typedef struct op_work {
 } op_work;
 
 static op_work work_of(const op_bench *bench, const berth_op_side *side) {
-    const double written = berth_op_case_bytes(side->of, side->graph, true);
     op_work work = {
         .bytes = berth_op_case_bytes(side->of, side->graph, false),
         .flops = side->of->flops,
         .multiply =
             bench->dtype == BERTH_DTYPE_BF16 ? bench->roof.multiply : bench->roof.multiply_f32,
     };
-    const bool is_copy = written > 0.1 * work.bytes;
-    work.memory = is_copy ? bench->roof.copy : bench->roof.read;
-    work.seconds = fmax(work.bytes / work.memory, work.flops / work.multiply);
-    work.roof = work.bytes / work.memory < work.flops / work.multiply ? "multiply-add"
-                : is_copy                                             ? "copying"
-                                                                      : "reading";
+    work.memory = is_copying(side) ? bench->roof.copy : bench->roof.read;
+    const double multiplying = work.flops > 0 ? work.flops / work.multiply : 0;
+    work.seconds = fmax(work.bytes / work.memory, multiplying);
+    work.roof = work.bytes / work.memory < multiplying ? "multiply-add"
+                : is_copying(side)                     ? "copying"
+                                                       : "reading";
     return work;
 }
 
@@ -175,7 +182,7 @@ static berth_status time_side(op_bench *bench, const berth_op_side *side,
     berth_plan_set_timed(side->plan, true);
     for (int run = 0; run < RUNS && (run == 0 || berth_clock_ns() - start < RUN_NS); ++run) {
         double theirs = INFINITY;
-        BERTH_TRY(measure_roofs(bench));
+        BERTH_TRY(measure_roofs(bench, side));
         BERTH_TRY(time_run(side, &best));
         BERTH_TRY(berth_op_rival_time(rival, &theirs));
         best.theirs = fmin(best.theirs, theirs);
@@ -348,8 +355,10 @@ const berth_command berth_command_bench_op = {
         "1 % in float16. Otherwise nothing is timed.\n"
         "Every case has operands of its own so often that they are 4 times the last cache of the\n"
         "processor; a value is the median call of the best of 5 runs, in turns with the ceilings.\n"
-        "GB/s: bytes that have to be read and written, beside the fastest copy of 512 MiB, or the\n"
-        "fastest reader of 1 GiB where next to nothing is written. GFLOP/s: beside the fastest\n"
+        "GB/s: bytes that have to be read and written, beside the median copy of as many, by the\n"
+        "same number of threads and in as many places, through the caches or past them, whichever\n"
+        "is faster; or the fastest reader of 1 GiB where next to nothing is written. GFLOP/s: "
+        "beside the fastest\n"
         "multiply-add of the machine. Where both matter the ceiling is the lower one; the note\n"
         "says which that is, and what oneDNN reaches for products, convolutions and mixtures in "
         "the\n"

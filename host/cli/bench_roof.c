@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input: a number of threads. Output: what they can read, copy and multiply. A round begins when
-// every thread is there and ends when the last one is done.
+// every thread is there and ends when the last one is done; who waits looks without a pause, so
+// that even a copy of few bytes is timed and not the system's waking.
 #include "cli/bench_roof.h"
 
 #include <stdatomic.h>
@@ -12,91 +13,104 @@
 #include "base/memory.h"
 #include "base/stream.h"
 #include "base/thread.h"
+#include "cli/bench_report.h"
 
 #define MULTIPLY_ROUNDS UINT64_C(1000000) // some milliseconds
+#define COPY_STEPS      3                 // over all places; the first is not counted
 #define NS_PER_S        1e9
 #define CACHE_BYTES     ((double)(32 << 20)) // where the system does not tell
 #define CACHE_SIZE_OF   "/sys/devices/system/cpu/cpu0/cache/index%d/size"
 #define SMALL_FILE      4096
 
 typedef struct team team;
-typedef void (*part_fn)(const team *self, int64_t part);
+typedef void (*part_fn)(const team *self, int64_t part, int64_t round);
+
+// What all parts do together, so many times.
+typedef struct work {
+    part_fn run;
+    berth_stream_way way;
+    size_t bytes;  // of a copy's source
+    size_t places; // that copies take in turns
+    int64_t rounds;
+} work;
 
 struct team {
-    part_fn run;
+    work of;
     const berth_roof *roof;
-    berth_stream_way way;
     int64_t parts;
     _Atomic int64_t here;
-    _Atomic bool is_on;
-    _Atomic int64_t left;
-    double *done; // [parts], operations of each
-    float *sinks; // [parts]
+    _Atomic int64_t begun; // rounds
+    _Atomic int64_t left;  // parts of the last of them
+    double *done;          // [parts], operations of each
+    float *sinks;          // [parts]
 };
 
 typedef struct member {
     berth_thread thread;
-    team *of;
+    team *in;
     int64_t part;
 } member;
 
 static void take_part(void *context) {
     const member *self = context;
-    team *of = self->of;
-    atomic_fetch_add(&of->here, 1);
-    while (!atomic_load_explicit(&of->is_on, memory_order_acquire)) {
+    team *in = self->in;
+    atomic_fetch_add(&in->here, 1);
+    for (int64_t round = 0; round < in->of.rounds; ++round) {
+        while (atomic_load_explicit(&in->begun, memory_order_acquire) <= round) {
+        }
+        in->of.run(in, self->part, round);
+        atomic_fetch_sub(&in->left, 1);
     }
-    of->run(of, self->part);
-    atomic_fetch_sub(&of->left, 1);
 }
 
-// Seconds that the parts take together; the caller's thread does one.
-static double run_parts(team *of, int64_t others) {
-    while (atomic_load(&of->here) < others) {
+// Seconds that the parts take together in each round; the caller's thread does one.
+static void run_parts(team *in, int64_t others, double *out_seconds) {
+    while (atomic_load(&in->here) < others) {
     }
-    const uint64_t start = berth_clock_ns();
-    atomic_store_explicit(&of->is_on, true, memory_order_release);
-    of->run(of, 0);
-    while (atomic_load(&of->left) > 0) {
+    for (int64_t round = 0; round < in->of.rounds; ++round) {
+        atomic_store(&in->left, others);
+        const uint64_t start = berth_clock_ns();
+        atomic_store_explicit(&in->begun, round + 1, memory_order_release);
+        in->of.run(in, 0, round);
+        while (atomic_load(&in->left) > 0) {
+        }
+        out_seconds[round] = (double)(berth_clock_ns() - start) / NS_PER_S;
     }
-    return (double)(berth_clock_ns() - start) / NS_PER_S;
 }
 
-static berth_status run_with(team *of, member *members, double *out_seconds) {
-    const int64_t others = of->parts - 1;
+static berth_status run_with(team *in, member *members, double *out_seconds) {
     berth_status status = BERTH_OK;
     int64_t started = 0;
-    atomic_store(&of->left, others);
-    while (started < others && status == BERTH_OK) {
-        members[started] = (member){.of = of, .part = started + 1};
+    while (started < in->parts - 1 && status == BERTH_OK) {
+        members[started] = (member){.in = in, .part = started + 1};
         status =
             berth_thread_start(&members[started].thread, "bench", take_part, &members[started]);
         started += status == BERTH_OK;
     }
-    *out_seconds = run_parts(of, started);
+    run_parts(in, started, out_seconds);
     for (int64_t i = 0; i < started; ++i) {
         berth_thread_join(&members[i].thread);
     }
     return status;
 }
 
-// Runs one round; `out_done` may be NULL.
-static berth_status run(const berth_roof *roof, part_fn function, berth_stream_way way,
-                        double *out_seconds, double *out_done) {
+// `out_seconds` has room for every round; `out_done`, of the last one, may be NULL.
+static berth_status run(const berth_roof *roof, const work *of, double *out_seconds,
+                        double *out_done) {
     const size_t count = (size_t)roof->threads;
-    team of = {.run = function, .roof = roof, .way = way, .parts = roof->threads};
+    team in = {.of = *of, .roof = roof, .parts = roof->threads};
     member *members = berth_alloc(count * sizeof *members);
-    of.done = berth_alloc(count * sizeof *of.done);
-    of.sinks = berth_alloc(count * sizeof *of.sinks);
-    berth_status status = members && of.done && of.sinks
-                              ? run_with(&of, members, out_seconds)
+    in.done = berth_alloc(count * sizeof *in.done);
+    in.sinks = berth_alloc(count * sizeof *in.sinks);
+    berth_status status = members && in.done && in.sinks
+                              ? run_with(&in, members, out_seconds)
                               : BERTH_FAIL(OUT_OF_MEMORY, "no memory for %zu threads", count);
     for (size_t i = 0; i < count && status == BERTH_OK && out_done; ++i) {
-        *out_done += of.done[i];
+        *out_done += in.done[i];
     }
     berth_free(members);
-    berth_free(of.done);
-    berth_free(of.sinks);
+    berth_free(in.done);
+    berth_free(in.sinks);
     return status;
 }
 
@@ -106,46 +120,69 @@ static size_t share(const team *self, size_t bytes) {
     return bytes / (size_t)self->parts / BERTH_STREAM_GRAIN * BERTH_STREAM_GRAIN;
 }
 
-static void fill_part(const team *self, int64_t part) {
+static void fill_part(const team *self, int64_t part, int64_t round) {
+    (void)round;
     const size_t bytes = share(self, BERTH_ROOF_BYTES);
     berth_stream_fill(self->roof->memory + (size_t)part * bytes, bytes);
     self->done[part] = (double)bytes;
 }
 
-static void read_part(const team *self, int64_t part) {
+static void read_part(const team *self, int64_t part, int64_t round) {
+    (void)round;
     const size_t bytes = share(self, BERTH_ROOF_BYTES);
     const char *from = self->roof->memory + (size_t)part * bytes;
-    self->sinks[part] = berth_stream_read(from, bytes, self->way);
+    self->sinks[part] = berth_stream_read(from, bytes, self->of.way);
     self->done[part] = (double)bytes;
 }
 
-static void copy_part(const team *self, int64_t part) {
-    const size_t bytes = share(self, BERTH_ROOF_BYTES / 2);
-    char *to = self->roof->memory + (size_t)part * bytes;
-    if (self->way == BERTH_STREAM_PLAIN) {
-        berth_stream_copy(to, to + BERTH_ROOF_BYTES / 2, bytes);
+// A place has what is copied, and behind it room for that.
+static void copy_part(const team *self, int64_t part, int64_t round) {
+    const size_t place = (size_t)round % self->of.places * 2 * self->of.bytes;
+    const size_t bytes = share(self, self->of.bytes);
+    const char *from = self->roof->memory + place + (size_t)part * bytes;
+    char *to = self->roof->memory + place + self->of.bytes + (size_t)part * bytes;
+    if (self->of.way == BERTH_STREAM_PLAIN) {
+        berth_stream_copy(to, from, bytes);
     } else {
-        berth_stream_copy_past(to, to + BERTH_ROOF_BYTES / 2, bytes);
+        berth_stream_copy_past(to, from, bytes);
     }
     self->done[part] = 2.0 * (double)bytes;
 }
 
-static void multiply_part(const team *self, int64_t part) {
+static void multiply_part(const team *self, int64_t part, int64_t round) {
+    (void)round;
     self->done[part] = berth_stream_multiply_f32(MULTIPLY_ROUNDS, &self->sinks[part]);
 }
 
-static void multiply_pairs_part(const team *self, int64_t part) {
+static void multiply_pairs_part(const team *self, int64_t part, int64_t round) {
+    (void)round;
     self->done[part] = berth_stream_multiply_bf16(MULTIPLY_ROUNDS, &self->sinks[part]);
 }
 
 // ---- rounds -------------------------------------------------------------------------------------
 
+static void keep_best(double *best, double done, double seconds) {
+    *best = done / seconds > *best ? done / seconds : *best;
+}
+
 static berth_status round_of(const berth_roof *roof, part_fn function, berth_stream_way way,
                              double *best) {
     double seconds = 0;
     double done = 0;
-    BERTH_TRY(run(roof, function, way, &seconds, &done));
-    *best = done / seconds > *best ? done / seconds : *best;
+    BERTH_TRY(run(roof, &(work){.run = function, .way = way, .rounds = 1}, &seconds, &done));
+    keep_best(best, done, seconds);
+    return BERTH_OK;
+}
+
+// The first time at every place is not counted.
+static berth_status copy_way(berth_roof *roof, work of, double *seconds) {
+    for (int way = 0; way < 2; ++way) {
+        double done = 0;
+        of.way = way == 0 ? BERTH_STREAM_PLAIN : BERTH_STREAM_FAR;
+        BERTH_TRY(run(roof, &of, seconds, &done));
+        keep_best(&roof->copy, done,
+                  berth_bench_quantile(seconds + of.places, (size_t)of.rounds - of.places, 0.5));
+    }
     return BERTH_OK;
 }
 
@@ -153,7 +190,7 @@ berth_status berth_roof_open(int64_t threads, berth_roof *roof) {
     double seconds = 0;
     *roof = (berth_roof){.threads = threads, .memory = berth_stream_map(BERTH_ROOF_BYTES)};
     return roof->memory
-               ? run(roof, fill_part, BERTH_STREAM_PLAIN, &seconds, NULL)
+               ? run(roof, &(work){.run = fill_part, .rounds = 1}, &seconds, NULL)
                : BERTH_FAIL(OUT_OF_MEMORY, "no %zu bytes to measure the memory with; free some",
                             BERTH_ROOF_BYTES);
 }
@@ -172,9 +209,19 @@ berth_status berth_roof_read(berth_roof *roof) {
     return BERTH_OK;
 }
 
-berth_status berth_roof_copy(berth_roof *roof) {
-    BERTH_TRY(round_of(roof, copy_part, BERTH_STREAM_PLAIN, &roof->copy));
-    return round_of(roof, copy_part, BERTH_STREAM_FAR, &roof->copy);
+berth_status berth_roof_copy(berth_roof *roof, double bytes, size_t copies) {
+    const size_t grain = BERTH_STREAM_GRAIN * (size_t)roof->threads;
+    const size_t most = BERTH_ROOF_BYTES / 2;
+    const size_t wanted = ((size_t)(bytes / 2) + grain - 1) / grain * grain;
+    work of = {.run = copy_part, .bytes = wanted < most ? wanted : most};
+    of.places = most / of.bytes < copies ? most / of.bytes : copies;
+    of.rounds = (int64_t)of.places * COPY_STEPS;
+    double *seconds = berth_alloc((size_t)of.rounds * sizeof *seconds);
+    const berth_status status =
+        seconds ? copy_way(roof, of, seconds)
+                : BERTH_FAIL(OUT_OF_MEMORY, "no memory for %lld times", (long long)of.rounds);
+    berth_free(seconds);
+    return status;
 }
 
 berth_status berth_roof_multiply(berth_roof *roof) {

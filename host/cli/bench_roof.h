@@ -28,8 +28,10 @@ BERTH_MUST_CHECK berth_status berth_roof_open(int64_t threads, berth_roof *roof)
 void berth_roof_begin(berth_roof *roof);
 // Each way to read once, over all of the memory.
 BERTH_MUST_CHECK berth_status berth_roof_read(berth_roof *roof);
-// One half of the memory to the other, through the caches and past them.
-BERTH_MUST_CHECK berth_status berth_roof_copy(berth_roof *roof);
+// The rate of the median copy that reads and writes so many bytes together, through the caches or
+// past them, of `copies` that have memory of their own, in turns: what an op of that many bytes
+// does at best, with the threads' beginning and end.
+BERTH_MUST_CHECK berth_status berth_roof_copy(berth_roof *roof, double bytes, size_t copies);
 BERTH_MUST_CHECK berth_status berth_roof_multiply(berth_roof *roof);
 // Bytes of the last cache, as the system tells.
 double berth_roof_cache_bytes(berth_arena *arena);

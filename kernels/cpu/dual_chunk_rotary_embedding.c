@@ -69,9 +69,9 @@ static void find_circle(const rotary *self, int64_t distance, float *circle) {
 BERTH_INLINE void turn_head(const rotary *self, const float *circle, const char *from, char *to,
                             berth_dtype dtype) {
     if (self->is_neox) {
-        rotate_halves(circle, from, to, dtype, self->half);
+        rotate_halves(circle, from, to, (rope_kind){.dtype = dtype}, self->half);
     } else {
-        rotate_neighbours(circle, from, to, dtype, self->half);
+        rotate_neighbours(circle, from, to, (rope_kind){.dtype = dtype}, self->half);
     }
 }
 

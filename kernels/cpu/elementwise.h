@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What activations share: the instance, the sweep over rows. A kernel is its formula (functions.h
-// has what it is made of) and a table.
+// and gelu.h have what it is made of) and a table.
 //
 // A formula gets vectors of floats, the numbers that its create kept, and the dtype of the result
 // as a constant. All is computed in float32; the one rounding is the store's, where a formula does
@@ -9,7 +9,7 @@
 #define BERTH_KERNELS_CPU_ELEMENTWISE_H
 
 #include <cpu/cpu.h>
-#include <cpu/functions.h>
+#include <cpu/gelu.h>
 
 // ---- instance -----------------------------------------------------------------------------------
 
@@ -85,12 +85,42 @@ BERTH_INLINE void berth_sweep_store(berth_sweep_kind as, void *y, int64_t first,
     }
 }
 
+typedef struct berth_sweep_bf16 {
+    const uint16_t *x;
+    uint16_t *y;
+    int64_t width;
+} berth_sweep_bf16;
+
+// The part of a row that is whole vectors of pairs; returns its length. Why pairs: taking them
+// apart and putting them together costs half of what widening and narrowing does.
+BERTH_INLINE int64_t berth_sweep_pairs(const berth_activation *self, berth_vec_formula formula,
+                                       berth_sweep_kind as, berth_sweep_bf16 row) {
+    const berth_vec zero = berth_vec_of(0);
+    int64_t first = 0;
+    for (; first + 2 * BERTH_LANES <= row.width; first += 2 * BERTH_LANES) {
+        const berth_vec a = berth_vec_load(row.x + first);
+        const berth_vec b = as.is_gated ? berth_vec_load(row.x + row.width + first) : zero;
+        const berth_vec y = berth_vec_pairs_of(
+            formula(self, as.dtype, berth_vec_first_of(a), berth_vec_first_of(b)),
+            formula(self, as.dtype, berth_vec_second_of(a), berth_vec_second_of(b)));
+        if (as.is_past) {
+            berth_vec_store_past(row.y + first, y);
+        } else {
+            berth_vec_store((float *)(void *)(row.y + first), y);
+        }
+    }
+    return first;
+}
+
 BERTH_INLINE void berth_sweep_any_row(const berth_sweep *in, berth_vec_formula formula,
                                       berth_sweep_kind as, const void *x, void *y) {
     const berth_activation self = *in->self; // no store changes it, for all that the compiler knows
     const int64_t width = in->width;
     const berth_vec zero = berth_vec_of(0);
     int64_t first = 0;
+    if (as.dtype == BERTH_DTYPE_BF16) {
+        first = berth_sweep_pairs(&self, formula, as, (berth_sweep_bf16){x, y, width});
+    }
     for (; first + BERTH_LANES <= width; first += BERTH_LANES) {
         const berth_vec a = berth_vec_load_as(x, as.dtype, first);
         const berth_vec b = as.is_gated ? berth_vec_load_as(x, as.dtype, width + first) : zero;
@@ -128,7 +158,7 @@ BERTH_INLINE void berth_sweep_rows(const berth_sweep *in, berth_sweep_row row,
     for (int64_t i = rows.first; i < rows.end; ++i) {
         const void *x = berth_rows_at(&from, i);
         void *y = berth_rows_at(&to, i);
-        if (as.is_past && berth_vec_can_pass(y, as.dtype)) {
+        if (as.is_past && berth_vec_can_pass(y)) {
             row(in, formula, as, x, y);
         } else {
             row(in, formula, (berth_sweep_kind){as.dtype, 0, 0}, x, y);
@@ -186,11 +216,19 @@ BERTH_INLINE berth_vec berth_formula_gelu_tanh(const berth_activation *self, ber
 }
 
 // The part and the forward of a kernel of that formula: `shape` is unary or gated.
-#define BERTH_SWEEP(shape, formula)                                                                \
+#define BERTH_SWEEP(shape, formula) BERTH_SWEEP_EITHER(shape, formula, formula)
+
+// Of two formulas, the first where the instance's flag is set. Why not one that asks: the numbers
+// of both would have to be in registers.
+#define BERTH_SWEEP_EITHER(shape, flagged, other)                                                  \
     static void part_of(const void *work, int64_t part, int64_t parts) {                           \
         const berth_sweep *in = work;                                                              \
-        berth_sweep_part(in, berth_sweep_##shape##_row, formula,                                   \
-                         berth_share(berth_row_count(in->args->outputs[0]), part, parts));         \
+        const berth_span rows = berth_share(berth_row_count(in->args->outputs[0]), part, parts);   \
+        if ((flagged) != (other) && in->self->flag) {                                              \
+            berth_sweep_part(in, berth_sweep_##shape##_row, flagged, rows);                        \
+        } else {                                                                                   \
+            berth_sweep_part(in, berth_sweep_##shape##_row, other, rows);                          \
+        }                                                                                          \
     }                                                                                              \
     static berth_status forward(void *self, const berth_op_args *args) {                           \
         return berth_sweep_run(self, args, part_of);                                               \

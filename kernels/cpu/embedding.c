@@ -25,7 +25,7 @@ BERTH_INLINE void widen_past(const void *from, berth_dtype dtype, void *to, int6
 // activations' dtype, or of 16 bits for activations of float32.
 static void copy_past(void *to, berth_dtype to_dtype, const void *from, berth_dtype from_dtype,
                       int64_t width) {
-    const int is_wide = to_dtype == BERTH_DTYPE_F32 && berth_vec_can_pass(to, to_dtype);
+    const int is_wide = to_dtype == BERTH_DTYPE_F32 && berth_vec_can_pass(to);
     if (to_dtype == from_dtype) {
         berth_copy_past(to, from, (size_t)width * BERTH_DTYPE_BITS(to_dtype) / 8);
     } else if (is_wide && from_dtype == BERTH_DTYPE_BF16) {

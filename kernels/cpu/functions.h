@@ -74,15 +74,4 @@ BERTH_INLINE berth_vec berth_vec_erf_base(berth_vec x) {
     return berth_vec_pick((berth_vec_ints)(x < -edge), berth_vec_of(0), base);
 }
 
-BERTH_INLINE berth_vec berth_vec_gelu_erf(berth_vec x) {
-    return berth_vec_of(0.5f) * x * berth_vec_erf_base(x);
-}
-
-// (1 + tanh(u)) / 2 is sigmoid(2u).
-BERTH_INLINE berth_vec berth_vec_gelu_tanh(berth_vec x) {
-    const double slope = 2 * 0.79788456080286535588; // √(8/π)
-    const berth_vec cube = berth_vec_of((float)(slope * 0.044715));
-    return x * berth_vec_sigmoid(x * berth_vec_fma(x * x, cube, berth_vec_of((float)slope)));
-}
-
 #endif

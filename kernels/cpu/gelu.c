@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gelu: x · (1 + erf(x/√2)) / 2, in this order: the largest numbers overflow.
+// gelu: x · (1 + erf(x/√2)) / 2. In this order the largest numbers overflow, and so they do here.
 #include <cpu/elementwise.h>
 
 BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, berth_vec x,
@@ -7,7 +7,8 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
     (void)self;
     (void)dtype;
     (void)unused;
-    return berth_vec_of(0.5f) * (x * berth_vec_erf_base(x));
+    const berth_vec y = berth_vec_gelu_erf(x);
+    return berth_vec_of(0.5f) * (y + y);
 }
 
 BERTH_SWEEP(unary, formula)

@@ -2,13 +2,19 @@
 // gelu_and_mul: gelu of the first half, rounded, times the second.
 #include <cpu/elementwise.h>
 
-BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, berth_vec a,
-                               berth_vec b) {
-    const berth_vec gelu = self->flag ? berth_vec_gelu_tanh(a) : berth_vec_gelu_erf(a);
-    return berth_vec_round_to(dtype, gelu) * b;
+BERTH_INLINE berth_vec by_erf(const berth_activation *self, berth_dtype dtype, berth_vec a,
+                              berth_vec b) {
+    (void)self;
+    return berth_vec_round_to(dtype, berth_vec_gelu_erf(a)) * b;
 }
 
-BERTH_SWEEP(gated, formula)
+BERTH_INLINE berth_vec by_tanh(const berth_activation *self, berth_dtype dtype, berth_vec a,
+                               berth_vec b) {
+    (void)self;
+    return berth_vec_round_to(dtype, berth_vec_gelu_tanh(a)) * b;
+}
+
+BERTH_SWEEP_EITHER(gated, by_tanh, by_erf)
 
 const berth_op_impl berth_kernel_gelu_and_mul = {
     BERTH_ACTIVATION_KERNEL("gelu_and_mul", berth_gelu_create),

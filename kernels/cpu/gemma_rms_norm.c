@@ -5,29 +5,25 @@
 
 static const berth_norm_operands operands = {.gate = 2, .weight = 1, .bias = -1, .sum = 1};
 
-BERTH_INLINE berth_vec take(const berth_norm_row *row, berth_dtype dtype, int64_t first) {
-    const berth_vec x = berth_norm_x(row, dtype, first);
-    if (!row->gate) {
-        return x;
-    }
-    return x + berth_norm_gate(row, dtype, first);
+BERTH_INLINE berth_vec sum_of(const berth_norm_row *row, berth_dtype dtype, berth_norm_at at) {
+    return berth_norm_x(row, dtype, at) + berth_norm_gate(row, dtype, at);
 }
 
-BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, int64_t first,
+BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, berth_norm_at at,
                             berth_vec normal) {
     (void)dtype;
-    return normal * (berth_vec_of(1) + berth_norm_weight(row, first));
+    return normal * (berth_vec_of(1) + berth_norm_weight(row, at));
 }
 
 BERTH_INLINE void one(const berth_norm_row *row, berth_sweep_kind as) {
-    berth_norm_columns(row, as, take, give, (berth_norm_slice){0, {.end = row->hidden}});
-    for (int64_t first = 0; row->sum && first < row->hidden; first += BERTH_LANES) {
-        const berth_vec sum = take(row, as.dtype, first);
-        if (as.is_past && first + BERTH_LANES <= row->hidden) {
-            berth_vec_pass_as(row->sum, as.dtype, first, sum);
-        } else {
-            berth_vec_store_some(row->sum, as.dtype, first, row->hidden, sum);
-        }
+    const berth_norm_slice all = {
+        .columns = {0, row->hidden}
+    };
+    if (row->gate) {
+        berth_norm_keep(row, as, sum_of, BERTH_NORM_VALUES);
+        berth_norm_columns(row, as, berth_norm_value, give, all);
+    } else {
+        berth_norm_columns(row, as, berth_norm_x, give, all);
     }
 }
 

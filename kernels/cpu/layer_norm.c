@@ -5,19 +5,22 @@
 
 static const berth_norm_operands operands = {.gate = -1, .weight = 1, .bias = 2, .sum = -1};
 
-BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, int64_t first,
+BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, berth_norm_at at,
                             berth_vec normal) {
     (void)dtype;
-    const berth_vec scaled = normal * berth_norm_weight(row, first);
+    const berth_vec scaled = normal * berth_norm_weight(row, at);
     if (!row->bias) {
         return scaled;
     }
-    return scaled + berth_vec_load_some(row->bias, BERTH_DTYPE_F32, first, row->hidden);
+    return scaled + berth_norm_load(row, row->bias, BERTH_DTYPE_F32, at);
 }
 
 BERTH_INLINE void one(const berth_norm_row *row, berth_sweep_kind as) {
     const float mean = berth_norm_mean(row, as.dtype, berth_norm_x);
-    berth_norm_columns(row, as, berth_norm_x, give, (berth_norm_slice){mean, {.end = row->hidden}});
+    berth_norm_columns(row, as, berth_norm_x, give,
+                       (berth_norm_slice){
+                           .mean = mean, .columns = {0, row->hidden}
+    });
 }
 
 BERTH_NORM(one, operands)

@@ -4,14 +4,17 @@
 
 static const berth_norm_operands operands = {.gate = -1, .weight = 1, .bias = -1, .sum = -1};
 
-BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, int64_t first,
+BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, berth_norm_at at,
                             berth_vec normal) {
     (void)dtype;
-    return normal * berth_norm_weight(row, first);
+    return normal * berth_norm_weight(row, at);
 }
 
 BERTH_INLINE void one(const berth_norm_row *row, berth_sweep_kind as) {
-    berth_norm_columns(row, as, berth_norm_x, give, (berth_norm_slice){0, {.end = row->hidden}});
+    berth_norm_columns(row, as, berth_norm_x, give,
+                       (berth_norm_slice){
+                           .columns = {0, row->hidden}
+    });
 }
 
 BERTH_NORM(one, operands)

@@ -7,26 +7,24 @@
 
 static const berth_norm_operands operands = {.gate = 1, .weight = 2, .bias = -1, .sum = -1};
 
-BERTH_INLINE berth_vec take(const berth_norm_row *row, berth_dtype dtype, int64_t first) {
-    return berth_norm_x(row, dtype, first) * berth_vec_silu(berth_norm_gate(row, dtype, first));
+BERTH_INLINE berth_vec take(const berth_norm_row *row, berth_dtype dtype, berth_norm_at at) {
+    return berth_norm_x(row, dtype, at) * berth_vec_silu(berth_norm_gate(row, dtype, at));
 }
 
-BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, int64_t first,
+BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, berth_norm_at at,
                             berth_vec normal) {
     (void)dtype;
-    return normal * berth_norm_weight(row, first);
+    return normal * berth_norm_weight(row, at);
 }
 
 BERTH_INLINE void one(const berth_norm_row *row, berth_sweep_kind as) {
     assert(row->gate); // no optional input
-    if (row->self->options) {
-        berth_norm_keep(row, as.dtype, take);
-        berth_norm_groups(row, as, berth_norm_value, give);
+    if (!row->self->options) {
+        berth_norm_keep(row, as, take, BERTH_NORM_Y);
         return;
     }
-    for (int64_t first = 0; first < row->hidden; first += BERTH_LANES) {
-        berth_vec_store_some(row->y, as.dtype, first, row->hidden, take(row, as.dtype, first));
-    }
+    berth_norm_keep(row, as, take, BERTH_NORM_VALUES);
+    berth_norm_groups(row, as, berth_norm_value, give);
 }
 
 BERTH_NORM(one, operands)

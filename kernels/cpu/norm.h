@@ -125,8 +125,7 @@ BERTH_INLINE void berth_norm_rows(const berth_norm_job *in, berth_norm_one one, 
     for (int64_t i = rows.first; i < rows.end; ++i) {
         berth_norm_point(&row, &tensors, i, i + 1 < rows.end ? i + 1 : i);
         berth_norm_turn(in, i, &row);
-        if (in->is_past && berth_vec_can_pass(row.y, dtype) &&
-            (!row.sum || berth_vec_can_pass(row.sum, dtype))) {
+        if (in->is_past && berth_vec_can_pass(row.y) && (!row.sum || berth_vec_can_pass(row.sum))) {
             one(&row, (berth_sweep_kind){.dtype = dtype, .is_past = 1});
         } else {
             one(&row, (berth_sweep_kind){.dtype = dtype});

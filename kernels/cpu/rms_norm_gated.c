@@ -6,28 +6,28 @@ enum { IS_SIGMOID = 1, IS_NORM_FIRST = 2 }; // options
 
 static const berth_norm_operands operands = {.gate = 2, .weight = 1, .bias = -1, .sum = -1};
 
-BERTH_INLINE berth_vec gated(const berth_norm_row *row, berth_dtype dtype, int64_t first,
+BERTH_INLINE berth_vec gated(const berth_norm_row *row, berth_dtype dtype, berth_norm_at at,
                              berth_vec value) {
-    const berth_vec z = berth_norm_gate(row, dtype, first);
+    const berth_vec z = berth_norm_gate(row, dtype, at);
     return value * (row->self->options & IS_SIGMOID ? berth_vec_sigmoid(z) : berth_vec_silu(z));
 }
 
-BERTH_INLINE berth_vec take(const berth_norm_row *row, berth_dtype dtype, int64_t first) {
-    return gated(row, dtype, first, berth_norm_x(row, dtype, first));
+BERTH_INLINE berth_vec take(const berth_norm_row *row, berth_dtype dtype, berth_norm_at at) {
+    return gated(row, dtype, at, berth_norm_x(row, dtype, at));
 }
 
-BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, int64_t first,
+BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, berth_norm_at at,
                             berth_vec normal) {
-    const berth_vec scaled = normal * berth_norm_weight(row, first);
+    const berth_vec scaled = normal * berth_norm_weight(row, at);
     if (!row->gate || !(row->self->options & IS_NORM_FIRST)) {
         return scaled;
     }
-    return gated(row, dtype, first, scaled);
+    return gated(row, dtype, at, scaled);
 }
 
 BERTH_INLINE void one(const berth_norm_row *row, berth_sweep_kind as) {
     if (row->gate && !(row->self->options & IS_NORM_FIRST)) {
-        berth_norm_keep(row, as.dtype, take);
+        berth_norm_keep(row, as, take, BERTH_NORM_VALUES);
         berth_norm_groups(row, as, berth_norm_value, give);
     } else {
         berth_norm_groups(row, as, berth_norm_x, give);

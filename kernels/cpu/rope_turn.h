@@ -38,23 +38,47 @@ BERTH_INLINE void circle_at(double angle, float *out_cosine, float *out_sine) {
     *out_sine = (float)(n & 2 ? -turned_sine : turned_sine);
 }
 
+// What a head's loop is compiled for.
+typedef struct rope_kind {
+    berth_dtype dtype;
+    int is_past; // its full vectors are stored past the caches
+} rope_kind;
+
+BERTH_INLINE void rope_store(rope_kind as, char *out, int64_t first, berth_vec a) {
+    if (as.is_past) {
+        berth_vec_pass_as(out, as.dtype, first, a);
+    } else {
+        berth_vec_store_as(out, as.dtype, first, a);
+    }
+}
+
 // Pair i is (i, half + i).
-BERTH_INLINE void rotate_halves(const float *circle, const char *x, char *out, berth_dtype dtype,
+BERTH_INLINE void rotate_halves(const float *circle, const char *x, char *out, rope_kind as,
                                 int64_t half) {
-    const int64_t bytes = half * (BERTH_DTYPE_BITS(dtype) / 8);
-    for (int64_t i = 0; i < half; i += BERTH_LANES) {
-        const berth_vec cosine = berth_vec_load_some(circle, BERTH_DTYPE_F32, i, half);
-        const berth_vec sine = berth_vec_load_some(circle + half, BERTH_DTYPE_F32, i, half);
-        const berth_vec x1 = berth_vec_load_some(x, dtype, i, half);
-        const berth_vec x2 = berth_vec_load_some(x + bytes, dtype, i, half);
-        berth_vec_store_some(out, dtype, i, half, x1 * cosine - x2 * sine);
-        berth_vec_store_some(out + bytes, dtype, i, half, x2 * cosine + x1 * sine);
+    const int64_t bytes = half * (BERTH_DTYPE_BITS(as.dtype) / 8);
+    int64_t i = 0;
+    for (; i + BERTH_LANES <= half; i += BERTH_LANES) {
+        const berth_vec cosine = berth_vec_load(circle + i);
+        const berth_vec sine = berth_vec_load(circle + half + i);
+        const berth_vec x1 = berth_vec_load_as(x, as.dtype, i);
+        const berth_vec x2 = berth_vec_load_as(x + bytes, as.dtype, i);
+        rope_store(as, out, i, x1 * cosine - x2 * sine);
+        rope_store(as, out + bytes, i, x2 * cosine + x1 * sine);
+    }
+    if (i < half) {
+        const berth_vec cosine = berth_vec_load_part(circle, BERTH_DTYPE_F32, i, half - i);
+        const berth_vec sine = berth_vec_load_part(circle + half, BERTH_DTYPE_F32, i, half - i);
+        const berth_vec x1 = berth_vec_load_part(x, as.dtype, i, half - i);
+        const berth_vec x2 = berth_vec_load_part(x + bytes, as.dtype, i, half - i);
+        berth_vec_store_part(out, as.dtype, i, half - i, x1 * cosine - x2 * sine);
+        berth_vec_store_part(out + bytes, as.dtype, i, half - i, x2 * cosine + x1 * sine);
     }
 }
 
 // Pair i is (2i, 2i + 1).
-BERTH_INLINE void rotate_neighbours(const float *circle, const char *x, char *out,
-                                    berth_dtype dtype, int64_t half) {
+BERTH_INLINE void rotate_neighbours(const float *circle, const char *x, char *out, rope_kind as,
+                                    int64_t half) {
+    const berth_dtype dtype = as.dtype;
     int64_t i = 0;
     for (; i + BERTH_LANES <= half; i += BERTH_LANES) {
         const berth_vec cosine = berth_vec_load(circle + i);
@@ -65,8 +89,8 @@ BERTH_INLINE void rotate_neighbours(const float *circle, const char *x, char *ou
         const berth_vec x2 = berth_vec_odd(low, high);
         const berth_vec y1 = x1 * cosine - x2 * sine;
         const berth_vec y2 = x2 * cosine + x1 * sine;
-        berth_vec_store_as(out, dtype, 2 * i, berth_vec_low(y1, y2));
-        berth_vec_store_as(out, dtype, 2 * i + BERTH_LANES, berth_vec_high(y1, y2));
+        rope_store(as, out, 2 * i, berth_vec_low(y1, y2));
+        rope_store(as, out, 2 * i + BERTH_LANES, berth_vec_high(y1, y2));
     }
     for (; i < half; ++i) {
         const float cosine = circle[i];

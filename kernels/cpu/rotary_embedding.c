@@ -223,17 +223,36 @@ typedef struct operand {
     const berth_tensor *x;
     berth_rows from;
     berth_rows to;
+    int is_past; // full vectors are stored past the caches where a head's place allows it
 } operand;
 
-static operand operand_of(const berth_tensor *x, const berth_tensor *out) {
-    return (operand){.x = x, .from = berth_rows_of(x), .to = berth_rows_of(out)};
+static operand operand_of(const rotary *self, const berth_tensor *x, const berth_tensor *out) {
+    return (operand){
+        .x = x,
+        .from = berth_rows_of(x),
+        .to = berth_rows_of(out),
+        .is_past = self->half % BERTH_LANES == 0 &&
+                   berth_is_past(berth_row_count(x) * berth_row_length(x), x->dtype),
+    };
+}
+
+BERTH_INLINE void rotate_head(const rotary *self, const float *circle, const char *from, char *to,
+                              rope_kind as) {
+    as.is_past = as.is_past && berth_vec_can_pass(to);
+    if (self->is_neox && as.is_past) {
+        rotate_halves(circle, from, to, as, self->half);
+    } else if (self->is_neox) {
+        rotate_halves(circle, from, to, (rope_kind){.dtype = as.dtype}, self->half);
+    } else {
+        rotate_neighbours(circle, from, to, (rope_kind){.dtype = as.dtype}, self->half);
+    }
 }
 
 BERTH_INLINE void rotate_heads(const rotary *self, const float *circle, const operand *of,
-                               int64_t token, berth_dtype dtype) {
+                               int64_t token, rope_kind as) {
     const int64_t heads = of->x->shape[1];
     const int64_t group = heads / self->circles;
-    const int64_t bytes = BERTH_DTYPE_BITS(dtype) / 8;
+    const int64_t bytes = BERTH_DTYPE_BITS(as.dtype) / 8;
     const int64_t rotated = 2 * self->half * bytes;
     const int64_t skipped = self->skipped * bytes;
     const int64_t rest = of->x->shape[2] * bytes - rotated - skipped;
@@ -245,11 +264,7 @@ BERTH_INLINE void rotate_heads(const rotary *self, const float *circle, const op
             memcpy(to - skipped, all, (size_t)skipped);
         }
         const float *own = circle + (head - token * heads) / group * circle_floats(self);
-        if (self->is_neox) {
-            rotate_halves(own, from, to, dtype, self->half);
-        } else {
-            rotate_neighbours(own, from, to, dtype, self->half);
-        }
+        rotate_head(self, own, from, to, as);
         if (rest > 0) {
             memcpy(to + rotated, from + rotated, (size_t)rest);
         }
@@ -259,11 +274,11 @@ BERTH_INLINE void rotate_heads(const rotary *self, const float *circle, const op
 static void rotate_token(const rotary *self, const float *circle, const operand *of,
                          int64_t token) {
     if (of->x->dtype == BERTH_DTYPE_F32) {
-        rotate_heads(self, circle, of, token, BERTH_DTYPE_F32);
+        rotate_heads(self, circle, of, token, (rope_kind){BERTH_DTYPE_F32, of->is_past});
     } else if (of->x->dtype == BERTH_DTYPE_BF16) {
-        rotate_heads(self, circle, of, token, BERTH_DTYPE_BF16);
+        rotate_heads(self, circle, of, token, (rope_kind){BERTH_DTYPE_BF16, of->is_past});
     } else {
-        rotate_heads(self, circle, of, token, BERTH_DTYPE_F16);
+        rotate_heads(self, circle, of, token, (rope_kind){BERTH_DTYPE_F16, of->is_past});
     }
 }
 
@@ -278,8 +293,8 @@ static void rotate_part(const void *work, int64_t part, int64_t parts) {
     const job *in = work;
     const berth_op_args *args = in->args;
     const berth_tensor *key = args->inputs[KEY];
-    const operand query = operand_of(args->inputs[QUERY], args->outputs[0]);
-    const operand keys = key ? operand_of(key, args->outputs[1]) : query;
+    const operand query = operand_of(in->self, args->inputs[QUERY], args->outputs[0]);
+    const operand keys = key ? operand_of(in->self, key, args->outputs[1]) : query;
     const berth_span tokens = berth_share(args->inputs[QUERY]->shape[0], part, parts);
     float *circle = (float *)berth_data(args->workspace) + part * room_floats(in->self);
     for (int64_t token = tokens.first; token < tokens.end; ++token) {
@@ -289,6 +304,7 @@ static void rotate_part(const void *work, int64_t part, int64_t parts) {
             rotate_token(in->self, circle, &keys, token);
         }
     }
+    berth_past_end();
 }
 
 static berth_status check_positions(const rotary *self, const berth_tensor *positions) {

@@ -47,8 +47,13 @@
 //   to_f16          as berth_to_f16 does
 //   low, high       the lower, the upper halves of two by turns; even, odd: every second lane of
 //                   two, which takes them apart again
+//   table           the number of a table of BERTH_TABLE that the lowest bits of each lane name;
+//   fast
+//                   where BERTH_HAS_TABLE
 //   store_past      past the caches, to an address of the vector's own alignment; a part of a
 //                   kernel ends with berth_past_end, which orders these stores before what follows
+
+#define BERTH_TABLE 32
 
 // ---- what differs -------------------------------------------------------------------------------
 
@@ -58,6 +63,7 @@
 #include <immintrin.h>
 
 #define BERTH_LANES           16
+#define BERTH_HAS_TABLE       1
 #define BERTH_TILE_ROWS       12
 #define BERTH_TILE_HEIGHTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
 
@@ -123,6 +129,11 @@ BERTH_INLINE berth_vec_bits berth_vec_round_bf16(berth_vec a) {
         _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
     const __mmask16 is_nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
     return (berth_vec_bits)_mm512_mask_or_epi32(rounded, is_nan, bits, _mm512_set1_epi32(0x400000));
+}
+
+BERTH_INLINE berth_vec berth_vec_table(const float *numbers, berth_vec_bits indices) {
+    return _mm512_permutex2var_ps(_mm512_loadu_ps(numbers), (__m512i)indices,
+                                  _mm512_loadu_ps(numbers + BERTH_LANES));
 }
 
 BERTH_INLINE void berth_vec_store_past(void *to, berth_vec a) {
@@ -328,6 +339,16 @@ BERTH_INLINE berth_vec berth_vec_odd(berth_vec a, berth_vec b) {
 #endif
 
 #if BERTH_LANES < 16
+#define BERTH_HAS_TABLE 0
+
+BERTH_INLINE berth_vec berth_vec_table(const float *numbers, berth_vec_bits indices) {
+    berth_vec found;
+    for (int lane = 0; lane < BERTH_LANES; ++lane) {
+        found[lane] = numbers[indices[lane] % BERTH_TABLE];
+    }
+    return found;
+}
+
 BERTH_INLINE berth_vec_ints berth_vec_larger(berth_vec_ints a, berth_vec_ints b) {
     const berth_vec_ints is_larger = a > b;
     return (a & is_larger) | (b & ~is_larger);

@@ -50,6 +50,12 @@ BERTH_INLINE berth_vec berth_vec_second(const void *pairs) {
     return berth_vec_second_of(berth_vec_load(pairs));
 }
 
+// The pairs of which these are the members, rounded as berth_to_bf16 does.
+BERTH_INLINE berth_vec berth_vec_pairs_of(berth_vec first, berth_vec second) {
+    return (berth_vec)(berth_vec_round_bf16(first) >> 16 |
+                       (berth_vec_round_bf16(second) & 0xffff0000u));
+}
+
 // Rows become columns. berth_vec_low and _high give the lower and the upper halves of two vectors
 // by turns; each round halves the distance between neighbours of a column.
 BERTH_INLINE void berth_vec_transpose(berth_vec rows[BERTH_LANES]) {
@@ -184,9 +190,9 @@ static inline int berth_is_past(int64_t elements, berth_dtype dtype) {
     return elements * (BERTH_DTYPE_BITS(dtype) / 8) >= BERTH_PAST_BYTES;
 }
 
-// Whether the full vectors of a row may be stored past the caches.
-static inline int berth_vec_can_pass(const void *row, berth_dtype dtype) {
-    return (uintptr_t)row % (BERTH_LANES * (BERTH_DTYPE_BITS(dtype) / 8)) == 0;
+// Whether the full vectors of a row, and those of pairs, may be stored past the caches.
+static inline int berth_vec_can_pass(const void *row) {
+    return (uintptr_t)row % sizeof(berth_vec) == 0;
 }
 
 // As berth_vec_store_as, of a row that berth_vec_can_pass.

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kernels/cpu/gelu.h promises of its polynomials, asked of floats of every magnitude: each is
+// within 2^-23, or 4 units in the last place, of what double precision gives, in every instruction
+// set.
+#include <math.h>
+
+#include <tensor.h>
+
+#include "support/op_case.h"
+#include "support/test.h"
+
+#define STEP  1021 // floats that are left out between two; every exponent has thousands
+#define WIDTH 65536
+
+extern const berth_op *const berth_native_ops[]; // ends with NULL
+
+static const berth_op *find(const char *name) {
+    size_t i = 0;
+    while (strcmp(berth_native_ops[i]->name, name) != 0) {
+        ++i;
+    }
+    return berth_native_ops[i];
+}
+
+static double by_erf(double x) {
+    return x * 0.5 * erfc(-x * 0.70710678118654752440);
+}
+
+static double by_tanh(double x) {
+    return x / (1 + exp(-2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+}
+
+// The largest error beside what is allowed, of so many floats from the one with these bits on.
+static double worst_of(const op_case *self, const berth_op_impl *impl, double (*right)(double)) {
+    op_results got;
+    double worst = 0;
+    op_case_run(self, impl, &got);
+    for (int64_t i = 0; i < WIDTH; ++i) {
+        const double x = op_tensor_get(&self->inputs[0], i);
+        const double wanted = right(x);
+        const double error = fabs(op_tensor_get(&got.outputs[0], i) - wanted);
+        worst = fmax(worst, error / (0x1p-23 + fabs(wanted) * 0x1p-21));
+    }
+    op_results_free(&got);
+    return worst;
+}
+
+static void check_all(const char *name, double (*right)(double)) {
+    const op_shape shape = {.dtype = BERTH_DTYPE_F32, .ndim = 1, .dims = {BERTH_DIM_CONST(WIDTH)}};
+    const berth_op_impl *impl = op_kernel_find(name);
+    op_case at_hand;
+    op_case_init(&at_hand, find(name));
+    op_tensor_make(&at_hand.inputs[0], &shape, &at_hand);
+    const uint32_t end = berth_bits_of_float(0x1p+120f);
+    uint32_t magnitude = 0;
+    while (magnitude < end) {
+        for (int64_t i = 0; i < WIDTH; ++i) {
+            const float x = berth_float_of_bits(magnitude < end ? magnitude : end);
+            op_tensor_set(&at_hand.inputs[0], i, (double)(i % 2 == 0 ? x : -x));
+            magnitude += STEP;
+        }
+        CHECK(worst_of(&at_hand, impl, right) <= 1);
+    }
+    op_case_free(&at_hand);
+}
+
+TEST(gelu_is_as_exact_as_it_says_at_every_magnitude) {
+    if (!op_kernels_are_built()) {
+        SKIP("platform-cpu is not built");
+    }
+    for (size_t set = 0; set < op_kernel_sets(); ++set) {
+        op_kernel_use(set);
+        check_all("gelu", by_erf);
+        check_all("gelu_tanh", by_tanh);
+        check_all("gelu_new", by_tanh);
+    }
+}
