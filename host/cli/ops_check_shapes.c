@@ -50,7 +50,7 @@ berth_status berth_check_convolution(berth_check_case *at) {
     return berth_check_set(at, &made);
 }
 
-// ---- parameters of an activation ---------------------------------------------------------------
+// ---- parameters of an activation ----------------------------------------------------------------
 
 berth_status berth_check_xielu(berth_check_case *at) {
     static const char *const names[] = {"alpha_p_init", "alpha_n_init", "beta", "eps",

@@ -90,4 +90,16 @@ static inline void experts_pack_part(const void *work, int64_t part, int64_t par
     }
 }
 
+// ---- rounding -----------------------------------------------------------------------------------
+
+// The columns of a row of a panel, rounded as x is.
+static inline void experts_round(berth_dtype dtype, float *columns) {
+    for (int64_t i = 0; i < PANEL && dtype == BERTH_DTYPE_BF16; ++i) {
+        columns[i] = berth_from_bf16(berth_to_bf16(columns[i]));
+    }
+    for (int64_t i = 0; i < PANEL && dtype == BERTH_DTYPE_F16; ++i) {
+        columns[i] = berth_from_f16(berth_to_f16(columns[i]));
+    }
+}
+
 #endif

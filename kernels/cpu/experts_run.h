@@ -18,17 +18,8 @@ static inline void experts_silu(const float *gate, const float *up, float *to) {
     }
 }
 
-// The columns of a row of a panel, rounded as x is.
-static inline void experts_round(berth_dtype dtype, float *columns) {
-    for (int64_t i = 0; i < PANEL && dtype == BERTH_DTYPE_BF16; ++i) {
-        columns[i] = berth_from_bf16(berth_to_bf16(columns[i]));
-    }
-    for (int64_t i = 0; i < PANEL && dtype == BERTH_DTYPE_F16; ++i) {
-        columns[i] = berth_from_f16(berth_to_f16(columns[i]));
-    }
-}
-
-// What W2 takes, rounded, from one row of a panel of the gate and of the up projection, both rounded.
+// What W2 takes, rounded, from one row of a panel of the gate and of the up projection, both
+// rounded.
 static inline void experts_activate(const berth_moe *moe, berth_dtype dtype, const float *gate,
                                     const float *up, float *to) {
     if (moe->activation == BERTH_MOE_SILU) {
