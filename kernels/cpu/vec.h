@@ -135,8 +135,7 @@ BERTH_SELDOM berth_vec berth_vec_cut(berth_vec a, int64_t count) {
     return berth_vec_load_part(lanes, BERTH_DTYPE_F32, 0, count < 0 ? 0 : count);
 }
 
-// Elements [first, first + BERTH_LANES) of a row that ends at `end`; lanes behind it are zero, and
-// not stored.
+// Elements [first, first + BERTH_LANES) of a row up to `end`; lanes behind are zero and not stored.
 BERTH_INLINE berth_vec berth_vec_load_some(const void *row, berth_dtype dtype, int64_t first,
                                            int64_t end) {
     const int64_t count = end - first;
