@@ -28,19 +28,20 @@ __device__ void write_part(const heads_sum<WIDTH> &sum, const head_parts &to, in
     for (int row = 0; row < (IS_DEEP ? 2 : 1); ++row) {
         const float total = row_sum(sum.total[row]);
         const int head = static_cast<int>(threadIdx.y) * group + g + 8 * row;
-        if (g + 8 * row < group) {
-            // Column n of product i is element 8n + i % 8 of half i / 8.
-#pragma unroll
-            for (int four = 0; four < WIDTH / 16; ++four) {
-                const int first = four / 4 * 8 + four % 2 * 4;
-                const int column = 2 * row + four / 2 % 2;
-                *reinterpret_cast<float4 *>(to.outs + head * WIDTH + four / 4 * 64 + 16 * c +
-                                            four % 4 * 4) =
-                    float4{sum.out[first][column], sum.out[first + 1][column],
-                           sum.out[first + 2][column], sum.out[first + 3][column]};
-            }
-            to.stats[head] = float2{sum.largest[row], total};
+        if (g + 8 * row >= group) {
+            continue;
         }
+        // Column n of product i is element 8n + i % 8 of half i / 8.
+#pragma unroll
+        for (int four = 0; four < WIDTH / 16; ++four) {
+            const int first = four / 4 * 8 + four % 2 * 4;
+            const int column = 2 * row + four / 2 % 2;
+            *reinterpret_cast<float4 *>(to.outs + head * WIDTH + four / 4 * 64 + 16 * c +
+                                        four % 4 * 4) =
+                float4{sum.out[first][column], sum.out[first + 1][column],
+                       sum.out[first + 2][column], sum.out[first + 3][column]};
+        }
+        to.stats[head] = float2{sum.largest[row], total};
     }
 }
 

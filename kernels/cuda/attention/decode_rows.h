@@ -117,23 +117,25 @@ template <typename T, int WIDTH>
 __device__ void fill_stage(const gpu_attention_call &call, const share &mine, const int32_t *blocks,
                            const cache_rows<T> *rows, int step, int fresh, uint32_t stage) {
     constexpr int PIECES = WIDTH / 8;
-    if (step < mine.end) {
-        const int64_t slot =
-            (static_cast<int64_t>(blocks[step >> call.block_shift]) << call.block_shift) +
-            (step & (call.block_size - 1));
-        const int piece = threadIdx.x % PIECES;
+    if (step >= mine.end) {
+        cuda_end_group(); // empty, so that the count is right
+        return;
+    }
+    const int64_t slot =
+        (static_cast<int64_t>(blocks[step >> call.block_shift]) << call.block_shift) +
+        (step & (call.block_size - 1));
+    const int piece = threadIdx.x % PIECES;
 #pragma unroll
-        for (int row = threadIdx.x / PIECES; row < KEYS; row += 32 / PIECES) {
-            const int key = key_of(mine, step, row);
-            const int64_t from = (slot + key) * rows->gap + piece * 8;
-            if (step + key != fresh) {
-                cuda_copy_16(stage + place_of<WIDTH>(row, piece), rows[0].cache + from, true);
-                cuda_copy_16(stage + KEYS * WIDTH * 2 + place_of<WIDTH>(row, piece),
-                             rows[1].cache + from, true);
-            }
+    for (int row = threadIdx.x / PIECES; row < KEYS; row += 32 / PIECES) {
+        const int key = key_of(mine, step, row);
+        const int64_t from = (slot + key) * rows->gap + piece * 8;
+        if (step + key != fresh) {
+            cuda_copy_16(stage + place_of<WIDTH>(row, piece), rows[0].cache + from, true);
+            cuda_copy_16(stage + KEYS * WIDTH * 2 + place_of<WIDTH>(row, piece),
+                         rows[1].cache + from, true);
         }
     }
-    cuda_end_group(); // empty behind the end, so that the count is right
+    cuda_end_group();
 }
 
 // What fill_stage left out, at once.
