@@ -58,7 +58,7 @@ BERTH_INLINE berth_vec berth_vec_tanh(berth_vec x) {
 }
 
 // 1 + erf(x/√2) as 1 + x·p(x²) / q(x²), fitted to the smallest absolute error of the product with
-// x, 2^-24, up to ±5.5; before that it is 0, as erf in float32 makes it.
+// x, 2^-24 before roundings and 2^-19 with them, up to ±5.5; below it is 0, as in float32.
 BERTH_INLINE berth_vec berth_vec_erf_base(berth_vec x) {
     static const float over[] = {0x1.988440p-1f,  0x1.1fe0bcp-4f,  0x1.380d58p-7f,
                                  0x1.7f7340p-12f, 0x1.b63ba6p-17f, 0x1.7da31ap-25f};

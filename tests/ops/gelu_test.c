@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels/cpu/gelu.h promises of its polynomials, asked of floats of every magnitude: each is
-// within 2^-23, or 4 units in the last place, of what double precision gives, in every instruction
-// set.
+// What kernels/cpu/gelu.h promises, asked of floats of every magnitude: each result is within
+// 2^-23, or 4 units in the last place, of what double precision gives; the quotient that stands for
+// erf in sets without a table within 2^-19.
 #include <math.h>
 
 #include <tensor.h>
@@ -30,24 +30,23 @@ static double by_tanh(double x) {
     return x / (1 + exp(-2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x)));
 }
 
-// The largest error beside what is allowed, of so many floats from the one with these bits on.
-static double worst_of(const op_case *self, const berth_op_impl *impl, double (*right)(double)) {
+// The largest error beside what is allowed.
+static double worst_of(const op_case *self, double allowed, double (*right)(double)) {
     op_results got;
     double worst = 0;
-    op_case_run(self, impl, &got);
+    op_case_run(self, op_kernel_find(self->op->name), &got);
     for (int64_t i = 0; i < WIDTH; ++i) {
         const double x = op_tensor_get(&self->inputs[0], i);
         const double wanted = right(x);
         const double error = fabs(op_tensor_get(&got.outputs[0], i) - wanted);
-        worst = fmax(worst, error / (0x1p-23 + fabs(wanted) * 0x1p-21));
+        worst = fmax(worst, error / (allowed + fabs(wanted) * 0x1p-21));
     }
     op_results_free(&got);
     return worst;
 }
 
-static void check_all(const char *name, double (*right)(double)) {
+static void check_all(const char *name, double allowed, double (*right)(double)) {
     const op_shape shape = {.dtype = BERTH_DTYPE_F32, .ndim = 1, .dims = {BERTH_DIM_CONST(WIDTH)}};
-    const berth_op_impl *impl = op_kernel_find(name);
     op_case at_hand;
     op_case_init(&at_hand, find(name));
     op_tensor_make(&at_hand.inputs[0], &shape, &at_hand);
@@ -59,7 +58,7 @@ static void check_all(const char *name, double (*right)(double)) {
             op_tensor_set(&at_hand.inputs[0], i, (double)(i % 2 == 0 ? x : -x));
             magnitude += STEP;
         }
-        CHECK(worst_of(&at_hand, impl, right) <= 1);
+        CHECK(worst_of(&at_hand, allowed, right) <= 1);
     }
     op_case_free(&at_hand);
 }
@@ -70,8 +69,9 @@ TEST(gelu_is_as_exact_as_it_says_at_every_magnitude) {
     }
     for (size_t set = 0; set < op_kernel_sets(); ++set) {
         op_kernel_use(set);
-        check_all("gelu", by_erf);
-        check_all("gelu_tanh", by_tanh);
-        check_all("gelu_new", by_tanh);
+        const bool has_table = set == 0 && op_kernel_sets() == 3; // AVX-512 is the first of all
+        check_all("gelu", has_table ? 0x1p-23 : 0x1p-19, by_erf);
+        check_all("gelu_tanh", 0x1p-23, by_tanh);
+        check_all("gelu_new", 0x1p-23, by_tanh);
     }
 }
