@@ -6,7 +6,7 @@
 #ifndef BERTH_KERNELS_CPU_CONVOLUTION_H
 #define BERTH_KERNELS_CPU_CONVOLUTION_H
 
-#include <cpu/convolution_stripes.h>
+#include <cpu/convolution_products.h>
 
 // ---- instances ----------------------------------------------------------------------------------
 
