@@ -65,6 +65,8 @@ static inline void conv_multiply_panels(const conv_job *job, const conv_panels *
     const convolution *self = job->self;
     const berth_conv *conv = &self->conv;
     const int is_dot = self->product == DOT_BF16;
+    const int64_t of_pair = is_dot ? self->x_floats : 2 * self->x_floats;
+    const int step = line_bytes(is_dot ? DOT_BF16 : TIMES_F32); // as it is multiplied
     const int is_widened = self->product == TIMES_BF16 || self->product == TIMES_F16;
     const int64_t pairs = pieces(conv->in / conv->groups, 2);
     const int64_t taps = berth_conv_volume(conv->kernel);
@@ -77,8 +79,8 @@ static inline void conv_multiply_panels(const conv_job *job, const conv_panels *
             const int is_last = i + 1 == of->count;
             conv_tile piece = {
                 .weight = weight + i * of_panel + first,
-                .weight_bytes = taps * line_bytes(is_dot ? DOT_BF16 : TIMES_F32),
-                .x = room->x + pair * self->x_floats * (is_dot ? 1 : 2),
+                .weight_bytes = taps * step,
+                .x = room->x + pair * of_pair,
                 .x_floats = self->x_floats,
                 .pairs = at_most(self->chunk_pairs, pairs - pair),
                 .sums = room->sums + i * of->stripe.lines * of->stripe.width * PANEL,
