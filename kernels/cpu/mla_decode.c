@@ -5,6 +5,8 @@
 
 #include <sequences.h>
 
+#include <assert.h>
+
 enum { QUERY, BLOCK_TABLE, SEQ_LENS };
 
 typedef struct decode {
@@ -143,6 +145,7 @@ static berth_status forward(void *state, const berth_op_args *args) {
     int64_t strides[2];
     copies with = {NULL};
     (void)lay_out(self, berth_data(args->workspace), &with);
+    assert(with.starts && with.lengths && with.blocks); // there is always a workspace
     const berth_status status = read_lengths(self, args, table, lengths, &with);
     if (status == BERTH_OK) {
         const int is_copied = table->dtype != BERTH_DTYPE_I32;
