@@ -16,7 +16,8 @@
 #define CALLS             4
 #define SETTLE_NS         10000000
 #define NS_PER_S          1e9
-#define WEIGHTS_MAX       64
+#define SETS_MAX          64
+#define SETS_SHARE        4 // of the memory: as much of it the sets of a task take
 #define DESCRIPTION_BYTES 8192
 
 // Numbers of the interface.
@@ -105,10 +106,11 @@ struct berth_onednn {
 struct berth_onednn_task {
     berth_onednn *of;
     void *primitive;
-    void *x;
-    void *y;
-    void *weights[WEIGHTS_MAX];
-    size_t weight_count;
+    // Sets of operands, of which every call takes the next.
+    void *x[SETS_MAX];
+    void *weights[SETS_MAX];
+    void *y[SETS_MAX];
+    size_t set_count;
     size_t next;
 };
 
@@ -298,23 +300,9 @@ static int plan_first(const berth_onednn *self, const recipe *of, void **out) {
 
 // ---- tasks --------------------------------------------------------------------------------------
 
-static berth_status create_weights(berth_onednn_task *self, const void *planned, char *memory,
-                                   size_t bytes) {
-    const functions *call = &self->of->call;
-    const void *weights = call->query_md(planned, QUERY_WEIGHTS_MD, 0);
+static size_t rounded_size(const berth_onednn *self, const void *described) {
     const size_t grain = BERTH_STREAM_GRAIN;
-    const size_t each = (call->memory_desc_get_size(weights) + grain - 1) / grain * grain;
-    if (each == 0 || each > bytes) {
-        return BERTH_FAIL(OUT_OF_MEMORY, "oneDNN: weights of %zu bytes, there is room for %zu",
-                          each, bytes);
-    }
-    for (size_t i = 0; i < WEIGHTS_MAX && i < bytes / each; ++i) {
-        BERTH_TRY(check(
-            call->memory_create(&self->weights[i], weights, self->of->engine, memory + i * each),
-            "weights"));
-        self->weight_count = i + 1;
-    }
-    return BERTH_OK;
+    return (self->call.memory_desc_get_size(described) + grain - 1) / grain * grain;
 }
 
 // Memory of oneDNN's own, with numbers in it.
@@ -327,13 +315,36 @@ static berth_status create_memory(const berth_onednn *self, const void *describe
     return BERTH_OK;
 }
 
+// Weights and x lie in `memory`; y has memory of its own, since others want small numbers in this.
+static berth_status create_sets(berth_onednn_task *self, const void *planned, char *memory,
+                                size_t bytes) {
+    const functions *call = &self->of->call;
+    const void *x = call->query_md(planned, QUERY_SOURCE_MD, 0);
+    const void *weights = call->query_md(planned, QUERY_WEIGHTS_MD, 0);
+    const void *y = call->query_md(planned, QUERY_DESTINATION_MD, 0);
+    const size_t of_weights = rounded_size(self->of, weights);
+    const size_t read = of_weights + rounded_size(self->of, x);
+    const size_t each = read + rounded_size(self->of, y);
+    const size_t wanted = bytes / SETS_SHARE / each + 2;
+    if (of_weights == 0 || read > bytes) {
+        return BERTH_FAIL(OUT_OF_MEMORY, "oneDNN: operands of %zu bytes, there is room for %zu",
+                          read, bytes);
+    }
+    for (size_t i = 0; i < SETS_MAX && i < wanted && i < bytes / read; ++i) {
+        char *at = memory + i * read;
+        void *engine = self->of->engine;
+        BERTH_TRY(check(call->memory_create(&self->weights[i], weights, engine, at), "weights"));
+        BERTH_TRY(check(call->memory_create(&self->x[i], x, engine, at + of_weights), "x"));
+        BERTH_TRY(create_memory(self->of, y, &self->y[i]));
+        self->set_count = i + 1;
+    }
+    return BERTH_OK;
+}
+
 static berth_status create_parts(berth_onednn_task *self, const void *planned, char *memory,
                                  size_t bytes) {
-    const functions *call = &self->of->call;
-    BERTH_TRY(check(call->primitive_create(&self->primitive, planned), "a primitive"));
-    BERTH_TRY(create_weights(self, planned, memory, bytes));
-    BERTH_TRY(create_memory(self->of, call->query_md(planned, QUERY_SOURCE_MD, 0), &self->x));
-    return create_memory(self->of, call->query_md(planned, QUERY_DESTINATION_MD, 0), &self->y);
+    BERTH_TRY(check(self->of->call.primitive_create(&self->primitive, planned), "a primitive"));
+    return create_sets(self, planned, memory, bytes);
 }
 
 static berth_status create_all(berth_onednn_task *self, recipe *of, char *memory, size_t bytes) {
@@ -402,12 +413,12 @@ berth_status berth_onednn_convolve(berth_onednn *onednn, const berth_onednn_imag
 
 static berth_status run(berth_onednn_task *task) {
     const functions *call = &task->of->call;
+    const size_t set = task->next++ % task->set_count;
     const argument arguments[] = {
-        {ARGUMENT_SOURCE,      task->x                                       },
-        {ARGUMENT_WEIGHTS,     task->weights[task->next % task->weight_count]},
-        {ARGUMENT_DESTINATION, task->y                                       },
+        {ARGUMENT_SOURCE,      task->x[set]      },
+        {ARGUMENT_WEIGHTS,     task->weights[set]},
+        {ARGUMENT_DESTINATION, task->y[set]      },
     };
-    ++task->next;
     return check(call->primitive_execute(task->primitive, task->of->stream, 3, arguments),
                  "a task");
 }
@@ -436,12 +447,11 @@ void berth_onednn_task_destroy(berth_onednn_task *task) {
         return;
     }
     const functions *call = &task->of->call;
-    void *const memories[] = {task->x, task->y};
-    for (size_t i = 0; i < 2; ++i) {
-        (void)(memories[i] ? call->memory_destroy(memories[i]) : 0);
-    }
-    for (size_t i = 0; i < task->weight_count; ++i) {
-        (void)call->memory_destroy(task->weights[i]);
+    for (size_t i = 0; i < SETS_MAX; ++i) {
+        void *const memories[] = {task->x[i], task->weights[i], task->y[i]};
+        for (size_t k = 0; k < sizeof memories / sizeof memories[0]; ++k) {
+            (void)(memories[k] ? call->memory_destroy(memories[k]) : 0);
+        }
     }
     (void)(task->primitive ? call->primitive_destroy(task->primitive) : 0);
 }

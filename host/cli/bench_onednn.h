@@ -50,8 +50,9 @@ BERTH_MUST_CHECK berth_status berth_onednn_open(berth_arena *arena, int64_t thre
 const char *berth_onednn_version(const berth_onednn *onednn); // "oneDNN 2.6.3"
 void berth_onednn_close(berth_onednn *onednn);                // takes NULL; tasks are gone
 
-// A task whose weights, in the layout that oneDNN wants, lie in `memory` as often as they fit;
-// every call takes the next of them. NULL when oneDNN has no such task on this machine.
+// A task with sets of operands of its own, in the layouts that oneDNN wants, that fill a quarter of
+// `memory`, at least two of them as far as they fit; every call takes the next set, so that, as in
+// our cases, none is in a cache. NULL when oneDNN has no such task on this machine.
 BERTH_MUST_CHECK berth_status berth_onednn_multiply(berth_onednn *onednn,
                                                     const berth_onednn_shape *shape, char *memory,
                                                     size_t bytes, berth_onednn_task **out_task);

@@ -18,10 +18,14 @@ static berth_value emit_linear(berth_op_graph *graph, const berth_value *x, bert
                   .flops = 2.0 * (rows) * (n) * (k), .out = (n), .in = (k), .emit = emit_linear,   \
                   .x_count = 1, .x_widths = {(k)})
 
-// Of an image: `rows` positions, `in` columns of a patch, `n` channels made of them.
-#define CONV(id, label, rows, n, in_columns, words)                                                \
+// Of an image: `rows` positions, `in` columns of a patch, `n` channels made of them. Of these
+// products `inside` count: the others meet padding, which nobody has to multiply.
+#define CONV(id, label, rows, n, in_columns, inside, words)                                        \
     BERTH_OP_CASE(.name = id "-" label, .op = (id), .tokens = 1, .output_count = 1,                \
-                  .flops = 2.0 * (rows) * (n) * (in_columns), .text = (words), .is_whole = true)
+                  .flops = 2.0 * (rows) * (n) * (in_columns) * (inside), .text = (words),          \
+                  .is_whole = true)
+// Three taps over `size` positions, of which `outside` meet padding.
+#define TAPS(size, outside) ((3.0 * (size) - (outside)) / (3.0 * (size)))
 
 // Experts in bf16 over `rows` tokens, `k` experts each. Of a step of few tokens as much of the
 // weights is read as experts are chosen.
@@ -53,17 +57,18 @@ static const berth_op_case cases[] = {
     LINEAR("4096x14336-1", 1, 4096, 14336),
     LINEAR("4096x14336-16", 16, 4096, 14336),
     LINEAR("4096x14336-512", 512, 4096, 14336),
-    CONV("conv2d", "patches-14", 576, 1024, 588,
+    CONV("conv2d", "patches-14", 576, 1024, 588, 1,
          "x=x[T,3,336,336] weight=x[1024,3,14,14] stride=14"),
-    CONV("conv2d", "1x1", 4096, 256, 768, "x=x[T,768,64,64] weight=x[256,768,1,1]"),
-    CONV("conv2d", "3x3", 1024, 256, 2304, "x=x[T,256,32,32] weight=x[256,256,3,3] padding=1"),
-    CONV("conv2d", "3x3-half", 1024, 512, 2304,
+    CONV("conv2d", "1x1", 4096, 256, 768, 1, "x=x[T,768,64,64] weight=x[256,768,1,1]"),
+    CONV("conv2d", "3x3", 1024, 256, 2304, TAPS(32, 2) * TAPS(32, 2),
+         "x=x[T,256,32,32] weight=x[256,256,3,3] padding=1"),
+    CONV("conv2d", "3x3-half", 1024, 512, 2304, TAPS(32, 1) * TAPS(32, 1),
          "x=x[T,256,64,64] weight=x[512,256,3,3] padding=1 stride=2"),
-    CONV("conv3d", "patches-2x14", 256, 1280, 1176,
+    CONV("conv3d", "patches-2x14", 256, 1280, 1176, 1,
          "x=x[256,3,2,14,14] weight=x[1280,3,2,14,14] stride=2,14,14"),
-    CONV("conv3d", "3x3x3", 1024, 128, 3456,
+    CONV("conv3d", "3x3x3", 1024, 128, 3456, TAPS(32, 2) * TAPS(32, 2),
          "x=x[T,128,3,32,32] weight=x[128,128,3,3,3] padding=0,1,1"),
-    CONV("conv3d", "3x3x3-padded", 1024, 128, 3456,
+    CONV("conv3d", "3x3x3-padded", 1024, 128, 3456, TAPS(4, 2) * TAPS(16, 2) * TAPS(16, 2),
          "x=x[T,128,4,16,16] weight=x[128,128,3,3,3] padding=1"),
     MOE("fused_moe", "32x512-1", 1, 8, 1024, 512, MOE_SMALL(0.25)),
     MOE("fused_moe", "32x512-64", 64, 8, 1024, 512, MOE_SMALL(1)),

@@ -108,25 +108,33 @@ BERTH_INLINE void add_pairs(const tile *self, tile_shape shape, tile_sums sums) 
     }
 }
 
+// The sums of a shape's vectors, from where they are kept [rows][PANEL] or zero, and back.
+BERTH_INLINE void take_sums(const float *kept, int64_t is_first, tile_shape shape, tile_sums sums) {
+    BERTH_UNROLL
+    for (int row = 0; row < shape.rows; ++row) {
+        BERTH_UNROLL
+        for (int i = 0; i < shape.vectors; ++i) {
+            const float *from = kept + row * PANEL + (shape.first + i) * BERTH_LANES;
+            sums[row][i] = is_first ? berth_vec_of(0) : berth_vec_load(from);
+        }
+    }
+}
+
+BERTH_INLINE void keep_sums(float *kept, tile_shape shape, tile_sums sums) {
+    BERTH_UNROLL
+    for (int row = 0; row < shape.rows; ++row) {
+        BERTH_UNROLL
+        for (int i = 0; i < shape.vectors; ++i) {
+            berth_vec_store(kept + row * PANEL + (shape.first + i) * BERTH_LANES, sums[row][i]);
+        }
+    }
+}
+
 BERTH_INLINE void multiply(const tile *self, tile_shape shape) {
     tile_sums sums;
-    float *kept = self->sums + shape.first * BERTH_LANES;
-    BERTH_UNROLL
-    for (int row = 0; row < shape.rows; ++row) {
-        BERTH_UNROLL
-        for (int i = 0; i < shape.vectors; ++i) {
-            const float *from = kept + row * PANEL + i * BERTH_LANES;
-            sums[row][i] = self->is_first ? berth_vec_of(0) : berth_vec_load(from);
-        }
-    }
+    take_sums(self->sums, self->is_first, shape, sums);
     add_pairs(self, shape, sums);
-    BERTH_UNROLL
-    for (int row = 0; row < shape.rows; ++row) {
-        BERTH_UNROLL
-        for (int i = 0; i < shape.vectors; ++i) {
-            berth_vec_store(kept + row * PANEL + i * BERTH_LANES, sums[row][i]);
-        }
-    }
+    keep_sums(self->sums, shape, sums);
 }
 
 // A single row needs so few registers that it takes the whole panel at once.

@@ -13,14 +13,6 @@
 
 #define ROWS_AT_ONCE 8192 // queries of all heads: their rows should stay in the caches
 
-static int64_t rows_of(const berth_op_site *site, uint64_t input) {
-    const berth_dim dim = site->inputs[input]->dims[0];
-    const int64_t symbol = dim.symbol == BERTH_SYMBOL_TOKENS      ? (int64_t)site->max_tokens
-                           : dim.symbol == BERTH_SYMBOL_SEQUENCES ? (int64_t)site->max_sequences
-                                                                  : 0;
-    return pieces(dim.a * symbol + dim.b, dim.c);
-}
-
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     const berth_status status = berth_instance_new(site, sizeof(mla), out_self);
     if (status == BERTH_OK) {
@@ -36,8 +28,9 @@ static berth_status create(const berth_op_site *site, const berth_device *device
         self->nope = query->dims[2].b - (site->inputs[QUERY_PE] ? 0 : self->rope);
         attention_size(&self->of, self->heads, 1, self->latent + self->rope, self->latent);
         self->row = greatest(self->of.width, self->of.stride);
-        self->at_once = least(rows_of(site, QUERY), greatest(ROWS_AT_ONCE / self->heads, 1));
-        self->rows = rows_of(site, C_KV);
+        self->at_once = least(dim_most(site, site->inputs[QUERY]->dims[0]),
+                              greatest(ROWS_AT_ONCE / self->heads, 1));
+        self->rows = dim_most(site, site->inputs[C_KV]->dims[0]);
     }
     return status;
 }
@@ -130,18 +123,11 @@ static void attend_tokens(const mla_job *at, const job *of) {
 // All tokens of sequences whose keys are rows of `kept` [blocks, block_size, l + p].
 static void attend_all(const mla *self, const berth_op_args *args, const berth_tensor *kept,
                        job in) {
-    const int64_t shape[] = {kept->shape[0], kept->shape[1], 1, self->of.width};
-    const int64_t value_shape[] = {kept->shape[0], kept->shape[1], 1, self->latent};
-    const int64_t strides[] = {kept->strides[0], kept->strides[1], kept->strides[1], 1};
-    berth_tensor keys = *kept;
-    keys.ndim = 4;
-    keys.shape = shape;
-    keys.strides = strides;
-    berth_tensor values = keys;
-    values.shape = value_shape;
+    shared_rows rows;
+    share_rows(kept, self->latent, &rows);
     in.self = &self->of;
-    in.cache[KEYS_OF] = &keys;
-    in.cache[VALUES_OF] = &values;
+    in.cache[KEYS_OF] = &rows.keys;
+    in.cache[VALUES_OF] = &rows.values;
     mla_job at = {.self = self, .args = args};
     (void)lay_out(self, berth_data(args->workspace), &at);
     const int64_t end = in.starts[in.sequences];

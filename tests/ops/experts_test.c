@@ -2,6 +2,7 @@
 // What the experts of a mixture promise beyond the cases: the three steps of modular_fused_moe are
 // the whole, a token's result depends on no other token and on no thread, both products of bf16
 // agree with the reference, and a choice that is not there fails the step.
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -149,6 +150,90 @@ TEST(a_token_depends_on_no_other_token_and_on_no_thread) {
             check_dtype(dtypes[i]);
         }
     }
+}
+
+// ---- against sums in double precision -----------------------------------------------------------
+
+#define UNIT   0x1p-24 // of a rounding to f32
+#define HIDDEN 32
+#define INNER  24
+#define EXACT                                                                                      \
+    "T=40 expert_x=f32[T,32] expert_first=i32[5]:0,3,3,21,33 w13_weight=f32[4,48,32]! "            \
+    "w2_weight=f32[4,32,24]!"
+
+// A value, and how far a sum in f32 may be from it: each of its roundings by a unit of the terms'
+// absolute sum, and what its terms are off already.
+typedef struct exact {
+    double value;
+    double error;
+} exact;
+
+static exact exact_sum(const op_tensor *weight, int64_t first, const exact *x, int64_t count) {
+    exact out = {0};
+    double terms = 0;
+    for (int64_t i = 0; i < count; ++i) {
+        const double by = op_tensor_get(weight, first + i);
+        out.value += by * x[i].value;
+        out.error += fabs(by) * x[i].error;
+        terms += fabs(by * x[i].value);
+    }
+    out.error += (double)count * UNIT * terms;
+    return out;
+}
+
+// The slope of silu is below 1.1; its e^x, quotient and product are within 8 units.
+static exact exact_silu(exact gate, exact up) {
+    const double silu = gate.value / (1 + exp(-gate.value));
+    return (exact){
+        .value = silu * up.value,
+        .error = 1.1 * gate.error * fabs(up.value) + fabs(silu) * up.error +
+                 8 * UNIT * fabs(silu * up.value),
+    };
+}
+
+static void check_exact_row(const op_case *of, const op_tensor *got, int64_t row, int64_t expert) {
+    enum { EXPERT_X, EXPERT_FIRST, W13, W2 };
+    exact x[HIDDEN];
+    exact activated[INNER];
+    for (int64_t i = 0; i < HIDDEN; ++i) {
+        x[i] = (exact){.value = op_tensor_get(&of->inputs[EXPERT_X], row * HIDDEN + i)};
+    }
+    for (int64_t i = 0; i < INNER; ++i) {
+        const int64_t gate = (expert * 2 * INNER + i) * HIDDEN;
+        activated[i] = exact_silu(exact_sum(&of->inputs[W13], gate, x, HIDDEN),
+                                  exact_sum(&of->inputs[W13], gate + INNER * HIDDEN, x, HIDDEN));
+    }
+    for (int64_t i = 0; i < HIDDEN; ++i) {
+        const exact wanted =
+            exact_sum(&of->inputs[W2], (expert * HIDDEN + i) * INNER, activated, INNER);
+        const double value = op_tensor_get(got, row * HIDDEN + i);
+        CHECK(fabs(value - wanted.value) <= wanted.error);
+    }
+}
+
+static void check_exact(const op_case *of, const op_results *got) {
+    static const int64_t first[] = {0, 3, 3, 21, 33};
+    for (int64_t expert = 0; expert < 4; ++expert) {
+        for (int64_t row = first[expert]; row < first[expert + 1]; ++row) {
+            check_exact_row(of, &got->outputs[0], row, expert);
+        }
+    }
+}
+
+TEST(an_expert_errs_by_no_more_than_the_roundings_of_its_terms) {
+    op_case one;
+    op_results got;
+    build(&one, &berth_op_moe_experts, EXACT);
+    op_case_reference(&one, &got);
+    check_exact(&one, &got);
+    op_results_free(&got);
+    for (size_t set = 0; set < op_kernel_sets(); ++set) {
+        op_kernel_use(set);
+        op_case_run(&one, op_kernel_find("moe_experts"), &got);
+        check_exact(&one, &got);
+        op_results_free(&got);
+    }
+    op_case_free(&one);
 }
 
 TEST(both_products_of_bf16_agree_with_the_reference) {

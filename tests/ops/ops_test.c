@@ -130,6 +130,7 @@ static const char *const sums[] = {
     "mla_decode",
     "mm_encoder_attn",
     "modular_fused_moe",
+    "moe_experts",
     "paged_attention",
     "transformers_fused_moe",
     "unquantized_fused_moe",

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions whose patches overlap, or are of one column: some lines of y at a time, the stripe.
+// The lines of x that it needs are copied for all channels, as floats or as words of two bf16, with
+// zeros beside them, so that every tap of the kernel meets neighbours in them (convolution_tile.h);
+// a line of x with a stride is taken apart into as many phases. A part packs the stripes for
+// itself: that costs next to nothing, and nobody waits for another.
+#ifndef BERTH_KERNELS_CPU_CONVOLUTION_STRIPES_H
+#define BERTH_KERNELS_CPU_CONVOLUTION_STRIPES_H
+
+#include <cpu/convolution_patches.h>
+
+typedef struct conv_stripe {
+    int64_t image;
+    int64_t group;
+    int64_t first[3]; // position
+    int64_t lines;
+    int64_t width;
+} conv_stripe;
+
+// ---- sizes --------------------------------------------------------------------------------------
+
+// Dimensions in which the kernel does nothing become one, so that lines are long.
+static inline void conv_fold(berth_conv *conv) {
+    for (int dim = 2; dim > 0; --dim) {
+        int is_plain = 1;
+        for (int i = dim - 1; i <= dim; ++i) {
+            is_plain =
+                is_plain && conv->kernel[i] == 1 && conv->stride[i] == 1 && conv->padding[i] == 0;
+        }
+        if (is_plain) {
+            conv->size[dim] *= conv->size[dim - 1];
+            conv->positions[dim] *= conv->positions[dim - 1];
+            conv->size[dim - 1] = 1;
+            conv->positions[dim - 1] = 1;
+        }
+    }
+}
+
+// What `count` positions meet in a dimension of x.
+static inline int64_t conv_reach(const berth_conv *conv, int dim, int64_t count) {
+    return (count - 1) * conv->stride[dim] + (conv->kernel[dim] - 1) * conv->dilation[dim] + 1;
+}
+
+// Equal pieces of no more than `most`.
+static inline int64_t conv_even(int64_t count, int64_t most) {
+    return pieces(count, pieces(count, most));
+}
+
+static inline void conv_size_stripes(convolution *self) {
+    berth_conv *conv = &self->conv;
+    const int64_t taps = berth_conv_volume(conv->kernel);
+    conv_fold(conv);
+    self->width = conv_even(conv->positions[2], CONV_ROWS);
+    self->lines = conv_even(conv->positions[1], CONV_ROWS / self->width);
+    self->pitch = pieces(conv_reach(conv, 2, self->width), conv->stride[2]);
+    self->x_lines = conv_reach(conv, 1, self->lines);
+    const int64_t floats = conv->kernel[0] * self->x_lines * conv->stride[2] * self->pitch;
+    // An odd number of cache lines, so that channels do not meet in few sets of a cache.
+    self->x_floats = (pieces(floats, 16) | 1) * 16;
+    self->chunk_pairs = taps < PANEL_CHUNK ? PANEL_CHUNK / taps : 1;
+}
+
+static inline int64_t conv_stripes_of_image(const convolution *self) {
+    const int64_t *positions = self->conv.positions;
+    return positions[0] * pieces(positions[1], self->lines) * pieces(positions[2], self->width);
+}
+
+static inline conv_stripe conv_stripe_at(const convolution *self, int64_t index) {
+    const int64_t *positions = self->conv.positions;
+    const int64_t across = pieces(positions[2], self->width);
+    const int64_t down = pieces(positions[1], self->lines);
+    const int64_t image = index / conv_stripes_of_image(self);
+    conv_stripe out = {
+        .image = image / self->conv.groups,
+        .group = image % self->conv.groups,
+        .first = {index / across / down % positions[0], index / across % down * self->lines,
+                  index % across * self->width},
+    };
+    out.lines = at_most(self->lines, positions[1] - out.first[1]);
+    out.width = at_most(self->width, positions[2] - out.first[2]);
+    return out;
+}
+
+// ---- x ------------------------------------------------------------------------------------------
+
+// Bits of pairs of bf16; `second` may be NULL: zeros.
+static inline void conv_join(const uint16_t *first, const uint16_t *second, int64_t count,
+                             float *to) {
+    for (int64_t i = 0; i < count; ++i) {
+        const uint32_t upper = second ? second[i] : 0;
+        to[i] = berth_float_of_bits(upper << 16 | first[i]);
+    }
+}
+
+// Elements of x from element `at` on, of one channel or of two with `apart` elements between them,
+// of which there may be only one.
+typedef struct conv_source {
+    const berth_tensor *x;
+    int64_t at;
+    int64_t apart; // 0: there is no second one
+} conv_source;
+
+static inline void conv_load_words(const convolution *self, const conv_source *from, int64_t first,
+                                   int64_t count, float *to) {
+    const int64_t at = from->at + first;
+    if (self->product == DOT_BF16) {
+        const uint16_t *words = (const uint16_t *)berth_data(from->x) + at;
+        conv_join(words, from->apart ? words + from->apart : NULL, count, to);
+    } else {
+        berth_load(berth_data(from->x), from->x->dtype, at, count, to);
+    }
+}
+
+// One line, of which the kernel sees `count` elements from `first` on, that may lie outside.
+static inline void conv_pack_line(const convolution *self, const conv_source *from, berth_span seen,
+                                  float *room, float *to) {
+    const int64_t size = self->conv.size[2];
+    const int64_t stride = self->conv.stride[2];
+    const int64_t count = seen.end - seen.first;
+    const int64_t before = seen.first < 0 ? at_most(-seen.first, count) : 0;
+    const int64_t end = seen.end <= size ? count : size > seen.first ? size - seen.first : 0;
+    float *line = stride == 1 ? to : room;
+    for (int64_t i = 0; i < before; ++i) {
+        line[i] = 0;
+    }
+    if (before < end) {
+        conv_load_words(self, from, seen.first + before, end - before, line + before);
+    }
+    for (int64_t i = before < end ? end : before; i < count; ++i) {
+        line[i] = 0;
+    }
+    for (int64_t phase = 0; phase < stride && stride > 1; ++phase, to += self->pitch) {
+        for (int64_t i = 0; phase + i * stride < count; ++i) {
+            to[i] = line[phase + i * stride];
+        }
+    }
+}
+
+// Where the kernel begins in a dimension of x, at position `position`.
+static inline int64_t conv_start(const berth_conv *conv, int dim, int64_t position) {
+    return position * conv->stride[dim] - conv->padding[dim];
+}
+
+// What a stripe needs of one channel or one pair of them. Lines outside of x are left out: no tap
+// asks for them.
+static inline void conv_pack_channel(const convolution *self, const conv_stripe *stripe,
+                                     const conv_source *channel, float *room, float *to) {
+    const berth_conv *conv = &self->conv;
+    const int64_t left = conv_start(conv, 2, stripe->first[2]);
+    const berth_span seen = {left, left + conv_reach(conv, 2, stripe->width)};
+    const int64_t top = conv_start(conv, 1, stripe->first[1]);
+    const int64_t bottom = at_most(top + conv_reach(conv, 1, stripe->lines), conv->size[1]);
+    for (int64_t tap = 0; tap < conv->kernel[0]; ++tap) {
+        const int64_t z = conv_start(conv, 0, stripe->first[0]) + tap * conv->dilation[0];
+        for (int64_t y = top < 0 ? 0 : top; y < bottom && z >= 0 && z < conv->size[0]; ++y) {
+            conv_source line = *channel;
+            line.at += (z * conv->size[1] + y) * conv->size[2];
+            conv_pack_line(self, &line, seen, room,
+                           to + (tap * self->x_lines + y - top) * self->pitch * conv->stride[2]);
+        }
+    }
+}
+
+static inline void conv_pack_stripe(const conv_job *job, const conv_stripe *stripe,
+                                    const conv_room *room) {
+    const convolution *self = job->self;
+    const berth_conv *conv = &self->conv;
+    const int64_t channels = conv->in / conv->groups;
+    const int64_t volume = berth_conv_volume(conv->size);
+    const int64_t step = self->product == DOT_BF16 ? 2 : 1;
+    const int64_t first = stripe->image * conv->in + stripe->group * channels;
+    float *to = room->x;
+    for (int64_t i = 0; i < channels; i += step, to += self->x_floats) {
+        const conv_source source = {
+            .x = job->args->inputs[X],
+            .at = (first + i) * volume,
+            .apart = i + 1 < channels ? volume : 0,
+        };
+        conv_pack_channel(self, stripe, &source, room->line, to);
+    }
+    if (step == 1 && channels % 2) { // beside the weight's zeros
+        memset(to, 0, (size_t)self->x_floats * sizeof *to);
+    }
+}
+
+#endif
