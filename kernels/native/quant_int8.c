@@ -21,7 +21,7 @@ enum { Q, SCALE_OUT };
 
 static berth_status check_one(const berth_op_site *site, uint64_t input, berth_dtype dtype) {
     const berth_value_type *type = site->inputs[input];
-    return !type || (type->dtype == dtype && type->ndim <= 1 &&
+    return !type || (type->dtype == dtype && type->ndim == 1 &&
                      berth_dim_is(berth_last_dim(type), BERTH_DIM_CONST(1)))
                ? BERTH_OK
                : BERTH_RULE_FAIL(site, input, "must be one element of %s",

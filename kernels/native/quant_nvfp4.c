@@ -25,6 +25,8 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     BERTH_RULE_TRY(berth_rule_float(site, X));
     BERTH_RULE_TRY(berth_rule_width(site, X));
     BERTH_RULE_TRY(berth_rule_f32(site, GLOBAL_SCALE));
+    BERTH_RULE_TRY(berth_rule_rank(site, GLOBAL_SCALE, 1));
+    BERTH_RULE_TRY(berth_rule_dim(site, GLOBAL_SCALE, 0, BERTH_DIM_CONST(1)));
     const int64_t k = berth_last_dim(site->inputs[X]).b;
     if (k % GROUP != 0) {
         return BERTH_RULE_FAIL(site, X, "must have a multiple of 16 in its last dimension");

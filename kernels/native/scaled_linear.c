@@ -30,7 +30,7 @@ static berth_status check_x_scale(const berth_op_site *site, int64_t groups) {
     const berth_value_type *x = site->inputs[X];
     const berth_value_type *scale = site->inputs[X_SCALE];
     BERTH_RULE_TRY(berth_rule_f32(site, X_SCALE));
-    if (scale->ndim <= 1 && berth_dim_is(berth_last_dim(scale), BERTH_DIM_CONST(1))) {
+    if (scale->ndim == 1 && berth_dim_is(berth_last_dim(scale), BERTH_DIM_CONST(1))) {
         return BERTH_OK;
     }
     BERTH_RULE_TRY(berth_rule_rank(site, X_SCALE, x->ndim));

@@ -49,8 +49,8 @@ typedef struct berth_quant_method {
     // [inherit][startup] From ABI 1.1 on. Needed when create_weights declares parameters of role
     // BERTH_PARAMETER_MADE. Both arrays are in the order of declaration: `stored` the tensors of
     // role STORED, put together from shards, read only; `made` to be written, zeroed before. All
-    // are contiguous, in host memory. A text of its failure names tensor and rule; the host adds
-    // scheme and layer.
+    // are contiguous, in host memory; NULL stands behind the last. A text of its failure names
+    // tensor and rule; the host adds scheme and layer.
     berth_status (*process_weights_after_loading)(const berth_host *host,
                                                   const berth_linear *linear,
                                                   const berth_tensor *const *stored,

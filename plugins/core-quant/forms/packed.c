@@ -103,7 +103,7 @@ static void declare_groups(berth_builder *builder, const berth_linear *linear, c
     const uint64_t count = has_shards ? linear->shard_count : 1;
     berth_shard shards[MAX_SHARDS];
     const berth_shard *list[MAX_SHARDS];
-    for (uint64_t i = 0; i < count && count <= MAX_SHARDS && has_shards; ++i) {
+    for (uint64_t i = 0; has_shards && i < count; ++i) {
         shards[i] = (berth_shard){
             .size = sizeof shards[i],
             .id = linear->shards[i]->id,
