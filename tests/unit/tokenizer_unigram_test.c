@@ -124,7 +124,7 @@ static void put_piece(writer *w, const char *text, float score, unsigned type) {
     put_bytes(w, 1, piece.bytes, piece.size);
 }
 
-// `kind` 1 is unigram, 2 is BPE; with `extra` set what it asks for is not supported.
+// `kind` 1 is unigram, 2 is BPE; `extra` is remove_extra_whitespaces.
 static writer make_model(unsigned kind, unsigned extra) {
     writer w = {.size = 0};
     writer trainer = {.size = 0};
@@ -186,7 +186,22 @@ TEST(a_tokenizer_model_that_is_broken_is_refused) {
     w = make_model(3, 0);
     CHECK_STATUS(parse_model(&w, &tokenizer), BERTH_UNSUPPORTED);
     CHECK_CONTAINS(berth_status_message(), "neither unigram nor bpe");
-    w = make_model(1, 1);
+    w = make_model(1, 0);
+    put_bytes(&w, 2, "\xC0\x01\x01", 3);
     CHECK_STATUS(parse_model(&w, &tokenizer), BERTH_UNSUPPORTED);
-    CHECK_CONTAINS(berth_status_message(), "remove_extra_whitespaces");
+    CHECK_CONTAINS(berth_status_message(), "treat_whitespace_as_suffix");
+}
+
+TEST(a_tokenizer_model_may_drop_blanks_that_are_too_many) {
+    static const row rows[] = {
+        {.text = "  he   the  ", .ids = {6, 4, 5}, .count = 3},
+        {.text = "   ",          .ids = {0},       .count = 0},
+    };
+    for (unsigned kind = 1; kind <= 2; ++kind) {
+        const writer w = make_model(kind, 1);
+        berth_tokenizer *tokenizer;
+        CHECK_OK(parse_model(&w, &tokenizer));
+        check_rows(tokenizer, rows, BERTH_COUNT(rows));
+        berth_tokenizer_close(tokenizer);
+    }
 }
