@@ -2,6 +2,7 @@
 // Cutting: every stage turns the list of words of the stage before into its own.
 #include "tokenizer/splitter.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/utf8.h"
@@ -179,6 +180,7 @@ static size_t room_for(const change *how, const berth_words *words) {
 
 static berth_status change_words(const berth_split_stage *stage, const change *how,
                                  berth_splitter_scratch *scratch) {
+    assert(how->run);
     scratch->turn ^= 1;
     BERTH_TRY(
         berth_array_reserve(&scratch->changed[scratch->turn], room_for(how, &scratch->previous)));
