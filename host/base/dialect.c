@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // From an Oniguruma pattern to a PCRE2 pattern with the same matches. What both read alike is
-// copied, \s \S \d \D and scripts are written out, everything else is refused: a pattern that
-// splits a text a little differently would give a model ids it was never trained on.
+// copied, \s \S \d \D \w \W and scripts are written out, "^" and "$" become those of lines,
+// everything else is refused: a pattern that splits a text a little differently would give a model
+// ids it was never trained on.
 //
 // Why \s is written out: PCRE2 counts U+180E, which lost that property in Unicode 6.3. Why scripts
 // are: PCRE2's \p{Han} means script extensions.
@@ -18,6 +19,10 @@
     "[\\x00-\\x08\\x0e-\\x1f\\x21-\\x84\\x86-\\x9f\\xa1-\\x{167f}\\x{1681}-\\x{1fff}"              \
     "\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}"                 \
     "\\x{3001}-\\x{10ffff}]"
+
+#define WORD_INSIDE                                                                                \
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}"                    \
+    "\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
 
 static const char *const group_openings[] = {"(?:", "(?i:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
 
@@ -117,6 +122,10 @@ static berth_status translate_escape(translation *t) {
         return write_class(t, 2, BERTH_STR("[\\p{Nd}]"));
     case 'D':
         return write_class(t, 2, BERTH_STR("[\\P{Nd}]"));
+    case 'w':
+        return write_class(t, 2, BERTH_STR("[" WORD_INSIDE "]"));
+    case 'W':
+        return t->class_from ? refuse(t, 2) : write_class(t, 2, BERTH_STR("[^" WORD_INSIDE "]"));
     case 'p':
     case 'P':
         return translate_property(t);
@@ -158,6 +167,12 @@ static berth_status translate_interval(translation *t) {
     return copy(t, size + 1);
 }
 
+static berth_status translate_anchor(translation *t) {
+    berth_text_add_format(t->out, "(?m:%c)", peek(t, 0));
+    ++t->at;
+    return BERTH_OK;
+}
+
 static berth_status translate_in_class(translation *t) {
     switch (peek(t, 0)) {
     case '\\':
@@ -186,7 +201,7 @@ static berth_status translate_outside(translation *t) {
         return translate_interval(t);
     case '^':
     case '$':
-        return refuse(t, 1);
+        return translate_anchor(t);
     default:
         return copy(t, 1);
     }

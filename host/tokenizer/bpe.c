@@ -10,6 +10,8 @@
 #include "base/utf8.h"
 #include "tokenizer/alphabet.h"
 
+#define AFFIXED_BYTES ((size_t)1 << 16) // of a character with what the model puts around it
+
 // ---- the table of merges ----
 
 // Where a pair is, or the free place where it belongs.
@@ -86,7 +88,7 @@ static berth_status read_merge(berth_bpe *bpe, const berth_json *json, uint32_t 
     BERTH_TRY(read_halves(json, &left, &right));
     berth_text_clear(joined);
     berth_text_add(joined, left);
-    berth_text_add(joined, right);
+    berth_text_add(joined, berth_str_slice(right, bpe->prefix.size, SIZE_MAX));
     BERTH_TRY(berth_text_finish(joined, NULL));
     berth_merge merge = {.rank = rank};
     BERTH_TRY(find_token(bpe, left, json, &merge.left));
@@ -116,23 +118,18 @@ static berth_status read_merges(berth_bpe *bpe, berth_arena *arena, const berth_
     return status;
 }
 
-// Why every byte must be a token: then no text has an unknown one, and unk_token, fuse_unk and
-// byte_fallback cannot matter.
-static berth_status find_bytes(berth_bpe *bpe, const berth_json *model) {
+// False: some byte has no token.
+static bool find_bytes(berth_bpe *bpe) {
+    bool is_complete = true;
     for (unsigned byte = 0; byte < 256; ++byte) {
         const char raw = (char)byte;
         char spelling[2];
         const size_t size = berth_alphabet_spell((berth_str){.data = &raw, .size = 1}, spelling);
         bpe->byte_ids[byte] = berth_vocabulary_find_model(
             bpe->vocabulary, (berth_str){.data = spelling, .size = size});
-        if (bpe->byte_ids[byte] < 0) {
-            return berth_json_fail(BERTH_UNSUPPORTED, model,
-                                   "a vocabulary without a token for byte 0x%02X is not supported: "
-                                   "byte-level BPE needs all 256",
-                                   byte);
-        }
+        is_complete &= bpe->byte_ids[byte] >= 0;
     }
-    return BERTH_OK;
+    return is_complete;
 }
 
 // The tokens that stand for single bytes of characters which have none. True: no byte lacks one.
@@ -168,28 +165,32 @@ static berth_status read_unknown(berth_bpe *bpe, const berth_json *model) {
     return BERTH_OK;
 }
 
-static berth_status refuse_options(const berth_json *model) {
-    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+static berth_status read_affix(const berth_json *model, const char *key, berth_arena *arena,
+                               berth_str *out_affix) {
+    berth_str affix;
+    BERTH_TRY(berth_json_str_or(model, key, BERTH_STR(""), &affix));
+    *out_affix = (berth_str){.data = berth_arena_copy(arena, affix), .size = affix.size};
+    return out_affix->data ? BERTH_OK : berth_arena_exhausted(arena, "a model");
+}
+
+static berth_status read_options(berth_bpe *bpe, berth_arena *arena, const berth_json *model) {
     double dropout;
     BERTH_TRY(berth_json_f64_or(model, "dropout", 0, &dropout));
     if (dropout != 0) {
         return berth_json_fail(BERTH_UNSUPPORTED, model, "dropout is not supported");
     }
-    for (size_t i = 0; i < BERTH_COUNT(affixes); ++i) {
-        berth_str affix;
-        BERTH_TRY(berth_json_str_or(model, affixes[i], BERTH_STR(""), &affix));
-        if (affix.size > 0) {
-            return berth_json_fail(BERTH_UNSUPPORTED, model, "%s is not supported", affixes[i]);
-        }
-    }
-    return BERTH_OK;
+    BERTH_TRY(berth_json_bool_or(model, "ignore_merges", false, &bpe->takes_whole_words));
+    BERTH_TRY(read_affix(model, "continuing_subword_prefix", arena, &bpe->prefix));
+    return read_affix(model, "end_of_word_suffix", arena, &bpe->suffix);
 }
 
 berth_status berth_bpe_read(berth_bpe *bpe, berth_arena *arena, const berth_json *model,
                             const berth_json *merges) {
-    BERTH_TRY(refuse_options(model));
-    BERTH_TRY(berth_json_bool_or(model, "ignore_merges", false, &bpe->takes_whole_words));
-    BERTH_TRY(bpe->is_byte_level ? find_bytes(bpe, model) : read_unknown(bpe, model));
+    BERTH_TRY(read_options(bpe, arena, model));
+    // Only where every byte has a token is there no unknown one, and so nothing to be read of it.
+    bpe->is_byte_level =
+        bpe->is_byte_level && bpe->prefix.size + bpe->suffix.size == 0 && find_bytes(bpe);
+    BERTH_TRY(bpe->is_byte_level ? BERTH_OK : read_unknown(bpe, model));
     return read_merges(bpe, arena, merges);
 }
 
@@ -247,6 +248,11 @@ static void add_symbol(berth_bpe_scratch *scratch, int32_t id) {
     scratch->symbols.data[at] = (berth_symbol){.id = id, .previous = at - 1, .next = at + 1};
 }
 
+// Room for so many bytes more, each a symbol, and for an unknown one that waits.
+static berth_status reserve_symbols(berth_bpe_scratch *scratch, size_t bytes) {
+    return berth_array_reserve(&scratch->symbols, scratch->symbols.count + bytes + 1);
+}
+
 // The symbols of a character without a token. False: some of its bytes has none either.
 static bool add_fallbacks(const berth_bpe *bpe, berth_str character, berth_bpe_scratch *scratch) {
     for (size_t i = 0; i < character.size; ++i) {
@@ -260,14 +266,36 @@ static bool add_fallbacks(const berth_bpe *bpe, berth_str character, berth_bpe_s
     return true;
 }
 
+// A character as the vocabulary spells it where it stands, borrowed until the next call.
+static berth_status spell_character(const berth_bpe *bpe, berth_str word, berth_str *character,
+                                    berth_bpe_scratch *scratch) {
+    const bool has_prefix = bpe->prefix.size > 0 && character->data != word.data;
+    const bool has_suffix =
+        bpe->suffix.size > 0 && character->data + character->size == word.data + word.size;
+    if (!has_prefix && !has_suffix) {
+        return BERTH_OK;
+    }
+    berth_text *spelling = &scratch->affixed;
+    spelling->limit = AFFIXED_BYTES;
+    berth_text_clear(spelling);
+    berth_text_add(spelling, has_prefix ? bpe->prefix : (berth_str){0});
+    berth_text_add(spelling, *character);
+    berth_text_add(spelling, has_suffix ? bpe->suffix : (berth_str){0});
+    *character = berth_text_str(spelling);
+    return berth_text_finish(spelling, NULL);
+}
+
 // Why an unknown character waits: it may be fused with the next. That bytes do not end its waiting
 // but overtake it is how the reference has it, and so what a model was trained on.
-static void add_characters(const berth_bpe *bpe, berth_str word, berth_bpe_scratch *scratch) {
+static berth_status add_characters(const berth_bpe *bpe, berth_str word,
+                                   berth_bpe_scratch *scratch) {
     bool is_waiting = false;
-    berth_str character;
-    for (size_t at = 0; at < word.size; at += character.size) {
-        character = berth_str_slice(word, at, 4);
-        character.size = berth_utf8_next(character, NULL);
+    size_t step;
+    for (size_t at = 0; at < word.size; at += step) {
+        step = berth_utf8_next(berth_str_slice(word, at, 4), NULL);
+        berth_str character = berth_str_slice(word, at, step);
+        BERTH_TRY(spell_character(bpe, word, &character, scratch));
+        BERTH_TRY(reserve_symbols(scratch, character.size));
         const int32_t id = berth_vocabulary_find_model(bpe->vocabulary, character);
         if (id < 0 && (add_fallbacks(bpe, character, scratch) || bpe->unknown_id < 0)) {
             continue;
@@ -283,20 +311,21 @@ static void add_characters(const berth_bpe *bpe, berth_str word, berth_bpe_scrat
     if (is_waiting) {
         add_symbol(scratch, bpe->unknown_id);
     }
+    return BERTH_OK;
 }
 
-// A word has at most one symbol for each byte. Every symbol but the last may begin a pair, and
+// Every symbol but the last may begin a pair, and
 // every join takes one pair off and brings at most two.
 static berth_status start_word(const berth_bpe *bpe, berth_str word, berth_bpe_scratch *scratch) {
     scratch->symbols.count = 0;
     scratch->queue.count = 0;
-    BERTH_TRY(berth_array_reserve(&scratch->symbols, word.size));
+    BERTH_TRY(reserve_symbols(scratch, word.size));
     if (bpe->is_byte_level) {
         for (size_t i = 0; i < word.size; ++i) {
             add_symbol(scratch, bpe->byte_ids[(uint8_t)word.data[i]]);
         }
     } else {
-        add_characters(bpe, word, scratch);
+        BERTH_TRY(add_characters(bpe, word, scratch));
     }
     const size_t count = scratch->symbols.count;
     if (count == 0) {
@@ -367,4 +396,5 @@ void berth_bpe_scratch_deinit(berth_bpe_scratch *scratch) {
     berth_array_free(&scratch->symbols);
     berth_array_free(&scratch->queue);
     berth_array_free(&scratch->spelling);
+    berth_text_deinit(&scratch->affixed);
 }

@@ -12,6 +12,7 @@
 #include "base/array.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "base/text.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/vocabulary.h"
 
@@ -29,6 +30,7 @@ typedef struct berth_bpe {
     int32_t unknown_id;                 // of what has no token; -1: it is left out
     bool fuses_unknown;                 // several in a row are one
     bool takes_whole_words;             // ignore_merges: a word that is a token is not merged up
+    berth_str prefix, suffix; // of what does not begin a word, and of what ends it; of the arena
 } berth_bpe;
 
 typedef struct berth_symbol {
@@ -47,10 +49,12 @@ typedef struct berth_bpe_scratch {
     berth_array(berth_symbol) symbols;
     berth_array(berth_candidate) queue; // a heap: the lowest rank first, then the leftmost
     berth_array(char) spelling;
+    berth_text affixed;
 } berth_bpe_scratch;
 
 // From the model of a tokenizer.json and a list of merges. `bpe` has its vocabulary, which was read
-// before, and is_byte_level.
+// before, and is_byte_level, which it loses where some byte has no token: words have to be spelt
+// then.
 BERTH_MUST_CHECK berth_status berth_bpe_read(berth_bpe *bpe, berth_arena *arena,
                                              const berth_json *model, const berth_json *merges);
 // Appends the ids of a word, which is not empty, in O(n log n).

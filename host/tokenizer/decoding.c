@@ -26,7 +26,8 @@ struct step {
     apply_fn apply;
     berth_pattern *pattern; // owned
     berth_str content;      // borrowed from the file
-    size_t count;
+    size_t count, stop;     // how often it is taken off, at the start and at the end
+    bool tidies;            // takes blanks away before punctuation
     berth_metaspace metaspace;
 };
 
@@ -56,6 +57,66 @@ static berth_status strip(const step *s, chain *c, berth_str text, berth_text *o
     for (size_t i = 0; i < s->count && berth_str_starts_with(text, s->content); ++i) {
         text = berth_str_slice(text, s->content.size, SIZE_MAX);
     }
+    for (size_t i = 0; i < s->stop && berth_str_ends_with(text, s->content); ++i) {
+        text = berth_str_slice(text, 0, text.size - s->content.size);
+    }
+    berth_text_add(out, text);
+    return BERTH_OK;
+}
+
+// In place: `to` is not longer than `from`.
+static void replace_all(berth_text *text, berth_str from, berth_str to) {
+    const berth_str whole = berth_text_str(text);
+    size_t size = 0;
+    for (size_t at = 0; at < whole.size;) {
+        if (berth_str_starts_with(berth_str_slice(whole, at, from.size), from)) {
+            memcpy(text->data + size, to.data, to.size);
+            size += to.size;
+            at += from.size;
+        } else {
+            text->data[size++] = text->data[at++];
+        }
+    }
+    text->size = size;
+}
+
+// English as it was before a tokenizer took it apart.
+static void tidy(berth_text *text) {
+    static const struct {
+        const char *from, *to;
+    } pairs[] = {
+        {" .",      "."     },
+        {" ?",      "?"     },
+        {" !",      "!"     },
+        {" ,",      ","     },
+        {" ' ",     "'"     },
+        {" n't",    "n't"   },
+        {" 'm",     "'m"    },
+        {" do not", " don't"},
+        {" 's",     "'s"    },
+        {" 've",    "'ve"   },
+        {" 're",    "'re"   },
+    };
+    for (size_t i = 0; i < BERTH_COUNT(pairs); ++i) {
+        replace_all(text, berth_str_from(pairs[i].from), berth_str_from(pairs[i].to));
+    }
+}
+
+// WordPiece: what has no prefix begins a word.
+static berth_status join_pieces(const step *s, chain *c, berth_str text, berth_text *out) {
+    const bool has_prefix = !c->is_first && berth_str_starts_with(text, s->content);
+    berth_text_add_cstr(out, c->is_first || has_prefix ? "" : " ");
+    berth_text_add(out, has_prefix ? berth_str_slice(text, s->content.size, SIZE_MAX) : text);
+    if (s->tidies) {
+        tidy(out);
+    }
+    return BERTH_OK;
+}
+
+// Without a decoder there are blanks between all tokens.
+static berth_status separate(const step *s, chain *c, berth_str text, berth_text *out) {
+    (void)s;
+    berth_text_add_cstr(out, c->is_first ? "" : " ");
     berth_text_add(out, text);
     return BERTH_OK;
 }
@@ -130,15 +191,20 @@ static berth_status read_strip(chain *c, const berth_json *json) {
     BERTH_TRY(berth_json_get_str(json, "content", &s.content));
     BERTH_TRY(berth_json_get_i64(json, "start", &start));
     BERTH_TRY(berth_json_get_i64(json, "stop", &stop));
-    if (s.content.size == 0 || berth_utf8_next(s.content, NULL) != s.content.size || start < 0) {
-        return berth_json_fail(BERTH_CORRUPT, json,
-                               "Strip needs one character in content and how often in start");
+    if (s.content.size == 0 || berth_utf8_next(s.content, NULL) != s.content.size || start < 0 ||
+        stop < 0) {
+        return berth_json_fail(
+            BERTH_CORRUPT, json,
+            "Strip needs one character in content and how often in start and stop");
     }
-    if (stop != 0 || (c->is_fused && c->decoding->strip_count > 0)) {
+    if (c->is_fused && (stop != 0 || c->decoding->strip_count > 0)) {
         return berth_json_fail(BERTH_UNSUPPORTED, json,
-                               "decoder 'Strip' with a stop, or behind another, is not supported");
+                               "decoder 'Strip' with a stop, or behind another, is not supported "
+                               "behind %s",
+                               c->last);
     }
     s.count = (size_t)start;
+    s.stop = (size_t)stop;
     if (!c->is_fused) {
         return add_step(c, json, s);
     }
@@ -152,6 +218,14 @@ static berth_status read_metaspace(chain *c, const berth_json *json) {
     step s = {.apply = unmark};
     BERTH_TRY(berth_metaspace_read(&s.metaspace, json));
     c->has_first |= s.metaspace.prepend != BERTH_METASPACE_NEVER;
+    return add_step(c, json, s);
+}
+
+static berth_status read_word_piece(chain *c, const berth_json *json) {
+    step s = {.apply = join_pieces};
+    BERTH_TRY(berth_json_str_or(json, "prefix", BERTH_STR("##"), &s.content));
+    BERTH_TRY(berth_json_bool_or(json, "cleanup", true, &s.tidies));
+    c->has_first = true;
     return add_step(c, json, s);
 }
 
@@ -180,6 +254,7 @@ static const struct {
 } components[] = {
     {.name = "Replace",      .read = read_replace      },
     {.name = "Metaspace",    .read = read_metaspace    },
+    {.name = "WordPiece",    .read = read_word_piece   },
     {.name = "ByteLevel",    .read = read_byte_level   },
     {.name = "ByteFallback", .read = read_byte_fallback},
     {.name = "Fuse",         .read = read_fuse         },
@@ -214,6 +289,14 @@ static berth_status read_chain(chain *c, const berth_json *json) {
         BERTH_TRY(read_chain(c, berth_json_at(list, i)));
     }
     return BERTH_OK;
+}
+
+static berth_status read_decoder(chain *c, const berth_json *json) {
+    if (json && berth_json_kind_of(json) != BERTH_JSON_NULL) {
+        return read_chain(c, json);
+    }
+    c->has_first = true;
+    return add_step(c, json, (step){.apply = separate});
 }
 
 // ---- every token ----
@@ -270,7 +353,7 @@ berth_status berth_decoding_read(berth_decoding *decoding, berth_arena *arena,
     }
     berth_status status = berth_matcher_create(&c.matcher);
     if (status == BERTH_OK) {
-        status = read_chain(&c, json);
+        status = read_decoder(&c, json);
     }
     if (status == BERTH_OK) {
         status = decode_tokens(&c, vocabulary);

@@ -20,8 +20,9 @@ typedef struct berth_decoding {
     bool marks_every_byte;   // U+FFFD stands for each byte of a broken piece, not for the piece
 } berth_decoding;
 
-// From the decoder of a tokenizer.json. Fills in the bytes of every token of the vocabulary, which
-// is complete. A component that is not supported, or not where it stands, is UNSUPPORTED.
+// From the decoder of a tokenizer.json, which may be NULL. Fills in the bytes of every token of the
+// vocabulary, which is complete. A component that is not supported, or not where it stands, is
+// UNSUPPORTED.
 BERTH_MUST_CHECK berth_status berth_decoding_read(berth_decoding *decoding, berth_arena *arena,
                                                   berth_vocabulary *vocabulary,
                                                   const berth_json *json);

@@ -15,8 +15,10 @@ typedef enum berth_metaspace_prepend { // before which words, as tokenizer.json 
     BERTH_METASPACE_NEVER,
 } berth_metaspace_prepend;
 
+#define BERTH_METASPACE_BYTES 4 // of the longest character
+
 typedef struct berth_metaspace {
-    char mark_bytes[4];
+    char mark_bytes[BERTH_METASPACE_BYTES];
     size_t mark_size; // bytes of the character
     berth_metaspace_prepend prepend;
     bool is_split; // every mark begins a word

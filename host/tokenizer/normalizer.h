@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/pattern.h"
 #include "base/text.h"
+#include "tokenizer/charsmap.h"
 #include "tokenizer/stretch.h"
 #include "tokenizer/unicode.h"
 
@@ -18,19 +19,31 @@
 #define BERTH_NORMALIZER_GROWTH 36
 
 typedef enum berth_normalize_kind {
+    BERTH_NORMALIZE_NFC, // these four in the order of berth_unicode_form
+    BERTH_NORMALIZE_NFD,
+    BERTH_NORMALIZE_NFKC,
+    BERTH_NORMALIZE_NFKD,
     BERTH_NORMALIZE_PREPEND,
     BERTH_NORMALIZE_REPLACE,
-    BERTH_NORMALIZE_FORM,
     BERTH_NORMALIZE_LOWERCASE,
     BERTH_NORMALIZE_STRIP,
+    BERTH_NORMALIZE_SPELL, // bytes as the alphabet spells them
+    BERTH_NORMALIZE_GRAPHEMES,
+    BERTH_NORMALIZE_LONGEST, // these two by a table of characters
+    // Character by character: some fall away, some become others.
+    BERTH_NORMALIZE_DROP_MARKS,
+    BERTH_NORMALIZE_NMT,
+    BERTH_NORMALIZE_DROP_FLAT_MARKS, // the last three are parts of BERT's
+    BERTH_NORMALIZE_CLEAN,
+    BERTH_NORMALIZE_SPACE_HAN,
 } berth_normalize_kind;
 
 typedef struct berth_normalize_step {
     berth_normalize_kind kind;
-    berth_unicode_form form;
     berth_pattern *pattern; // owned; of a replacement
     berth_str content;      // of the arena; what is prepended or put in the pattern's place
     bool strips_left, strips_right;
+    berth_charsmap charsmap;
 } berth_normalize_step;
 
 typedef struct berth_normalizer {

@@ -14,6 +14,14 @@
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unigram.h"
 #include "tokenizer/vocabulary.h"
+#include "tokenizer/wordpiece.h"
+
+typedef enum berth_tokenizer_kind { // of the model
+    BERTH_TOKENIZER_BPE,
+    BERTH_TOKENIZER_UNIGRAM,
+    BERTH_TOKENIZER_WORD_LEVEL,
+    BERTH_TOKENIZER_WORDPIECE,
+} berth_tokenizer_kind;
 
 struct berth_tokenizer {
     berth_arena *arena; // owns this struct too
@@ -23,7 +31,8 @@ struct berth_tokenizer {
     berth_splitter splitter;
     berth_bpe bpe;
     berth_unigram unigram;
-    bool is_unigram; // else it is BPE
+    berth_wordpiece wordpiece;
+    berth_tokenizer_kind kind; // which of the three counts
     berth_decoding decoding;
     berth_template template;
     int32_t bos_id, eos_id; // -1: none

@@ -8,21 +8,34 @@
 #include "base/str.h"
 #include "tokenizer/parts.h"
 
+static const char *const kind_names[] = {
+    [BERTH_TOKENIZER_BPE] = "BPE",
+    [BERTH_TOKENIZER_UNIGRAM] = "Unigram",
+    [BERTH_TOKENIZER_WORD_LEVEL] = "WordLevel",
+    [BERTH_TOKENIZER_WORDPIECE] = "WordPiece",
+};
+
+// Why a missing type is BPE: files of the first years do not say it.
+static berth_status read_kind(berth_tokenizer *t, const berth_json *file) {
+    berth_str type;
+    BERTH_TRY(berth_json_str_or(file, "model.type", BERTH_STR("BPE"), &type));
+    for (size_t i = 0; i < BERTH_COUNT(kind_names); ++i) {
+        if (berth_str_equal_cstr(type, kind_names[i])) {
+            t->kind = (berth_tokenizer_kind)i;
+            return BERTH_OK;
+        }
+    }
+    return berth_json_fail(BERTH_UNSUPPORTED, berth_json_find(file, "model"),
+                           "model '" BERTH_STR_FMT "' is not supported", BERTH_STR_ARG(type));
+}
+
 static berth_status read_vocabulary(berth_tokenizer *t, const berth_source *source) {
     const berth_json *file = source->file;
     const berth_json *vocab = source->vocab;
-    berth_str type;
-    // Why a missing type is BPE: files of the first years do not say it.
-    BERTH_TRY(berth_json_str_or(file, "model.type", BERTH_STR("BPE"), &type));
-    t->is_unigram = berth_str_equal_cstr(type, "Unigram");
-    if (t->is_unigram) {
+    BERTH_TRY(read_kind(t, file));
+    if (t->kind == BERTH_TOKENIZER_UNIGRAM) {
         BERTH_TRY(berth_json_get_array(file, "model.vocab", &vocab));
         return berth_unigram_vocabulary(&t->vocabulary, t->arena, vocab);
-    }
-    if (!berth_str_equal_cstr(type, "BPE")) {
-        return berth_json_fail(BERTH_UNSUPPORTED, berth_json_find(file, "model"),
-                               "model '" BERTH_STR_FMT "' is not supported: BPE and Unigram are",
-                               BERTH_STR_ARG(type));
     }
     BERTH_TRY(berth_json_get_object(vocab ? vocab : file, vocab ? "" : "model.vocab", &vocab));
     return berth_vocabulary_read(&t->vocabulary, t->arena, vocab);
@@ -122,16 +135,6 @@ static berth_status read_splitter(berth_tokenizer *t, const berth_json *file) {
     return BERTH_OK;
 }
 
-static berth_status read_decoder(berth_tokenizer *t, const berth_json *file) {
-    if (!berth_json_has(file, "decoder")) {
-        return berth_json_fail(BERTH_UNSUPPORTED, file,
-                               "a tokenizer without a decoder is not supported: it would put "
-                               "blanks between all tokens");
-    }
-    return berth_decoding_read(&t->decoding, t->arena, &t->vocabulary,
-                               berth_json_find(file, "decoder"));
-}
-
 static berth_status read_bpe(berth_tokenizer *t, const berth_source *source) {
     const berth_json *model;
     const berth_json *merges = source->merges;
@@ -142,13 +145,21 @@ static berth_status read_bpe(berth_tokenizer *t, const berth_source *source) {
     return berth_bpe_read(&t->bpe, t->arena, model, merges);
 }
 
-static berth_status read_unigram(berth_tokenizer *t, const berth_json *file) {
-    if (t->splitter.is_byte_level) {
-        return berth_json_fail(BERTH_UNSUPPORTED, file,
-                               "a Unigram model behind ByteLevel is not supported");
+static berth_status read_model(berth_tokenizer *t, const berth_source *source) {
+    const berth_json *model = berth_json_find(source->file, "model");
+    switch (t->kind) {
+    case BERTH_TOKENIZER_BPE:
+        return read_bpe(t, source);
+    case BERTH_TOKENIZER_UNIGRAM:
+        t->unigram.vocabulary = &t->vocabulary;
+        return berth_unigram_read(&t->unigram, t->arena, model);
+    case BERTH_TOKENIZER_WORD_LEVEL:
+    case BERTH_TOKENIZER_WORDPIECE:
+        t->wordpiece.vocabulary = &t->vocabulary;
+        return berth_wordpiece_read(&t->wordpiece, t->arena, model,
+                                    t->kind == BERTH_TOKENIZER_WORDPIECE);
     }
-    t->unigram.vocabulary = &t->vocabulary;
-    return berth_unigram_read(&t->unigram, t->arena, berth_json_find(file, "model"));
+    return BERTH_FAIL(INTERNAL, "a model of kind %d", (int)t->kind);
 }
 
 berth_status berth_tokenizer_read(berth_tokenizer *t, const berth_source *source) {
@@ -159,8 +170,12 @@ berth_status berth_tokenizer_read(berth_tokenizer *t, const berth_source *source
     BERTH_TRY(berth_normalizer_read(&t->normalizer, t->arena, berth_json_find(file, "normalizer")));
     BERTH_TRY(berth_added_finish(&t->added, &t->vocabulary, t->arena, &t->normalizer));
     BERTH_TRY(read_splitter(t, file));
-    BERTH_TRY(t->is_unigram ? read_unigram(t, file) : read_bpe(t, source));
-    BERTH_TRY(read_decoder(t, file));
+    BERTH_TRY(read_model(t, source));
+    if (!t->bpe.is_byte_level) {
+        berth_splitter_spell(&t->splitter);
+    }
+    BERTH_TRY(berth_decoding_read(&t->decoding, t->arena, &t->vocabulary,
+                                  berth_json_find(file, "decoder")));
     BERTH_TRY(
         berth_template_read(&t->template, &t->vocabulary, berth_json_find(file, "post_processor")));
     return source->config ? read_switches(t, source->config) : BERTH_OK;

@@ -12,6 +12,7 @@
 #include "base/map.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "tokenizer/unicode.h"
 #include "tokenizer/vocabulary.h"
 
 #define MARK       "\u2581"
@@ -33,6 +34,7 @@ enum {
     PIECE_SCORE = 2,
     PIECE_TYPE = 3,
     TRAINER_MODEL = 3,
+    TRAINER_SUFFIX = 24,
     TRAINER_BYTE_FALLBACK = 35,
     TRAINER_UNK = 40,
     TRAINER_BOS = 41,
@@ -78,7 +80,8 @@ typedef struct model {
     berth_map ids;
     uint64_t kind;
     int64_t unk_id, bos_id, eos_id;
-    bool has_byte_fallback, has_charsmap;
+    berth_str charsmap; // borrowed from the file; empty: there is none
+    bool has_byte_fallback, has_suffix;
     bool has_prefix, drops_extra, escapes;
 } model;
 
@@ -204,6 +207,9 @@ static berth_status read_trainer(model *m, reader r) {
         case TRAINER_MODEL:
             m->kind = f.value;
             break;
+        case TRAINER_SUFFIX:
+            m->has_suffix = f.value != 0;
+            break;
         case TRAINER_BYTE_FALLBACK:
             m->has_byte_fallback = f.value != 0;
             break;
@@ -229,7 +235,7 @@ static berth_status read_normalizer(model *m, reader r) {
         BERTH_TRY(read_field(&r, &f));
         switch (f.number) {
         case NORMALIZER_CHARSMAP:
-            m->has_charsmap = f.bytes.size > 0;
+            m->charsmap = f.bytes;
             break;
         case NORMALIZER_PREFIX:
             m->has_prefix = f.value != 0;
@@ -280,11 +286,8 @@ static berth_status check_model(const model *m) {
     if (m->kind != MODEL_UNIGRAM && m->kind != MODEL_BPE) {
         return refuse(m, "a model that is neither unigram nor bpe");
     }
-    if (m->has_charsmap) {
-        return refuse(m, "a normalizer with a table of characters");
-    }
-    if (m->drops_extra) {
-        return refuse(m, "remove_extra_whitespaces");
+    if (m->has_suffix) {
+        return refuse(m, "treat_whitespace_as_suffix");
     }
     if (!m->escapes) {
         return refuse(m, "a text without escaped blanks");
@@ -298,14 +301,6 @@ static berth_status check_model(const model *m) {
 }
 
 // ---- merges ----
-
-static size_t count_chars(berth_str text) {
-    size_t count = 0;
-    for (size_t i = 0; i < text.size; ++i) {
-        count += ((uint8_t)text.data[i] & 0xC0) != 0x80;
-    }
-    return count;
-}
 
 // The best score comes first, then what has the longer halves, then what was found first.
 static int compare_merges(const void *left, const void *right) {
@@ -336,8 +331,8 @@ static berth_status add_merges(model *m, const piece *p) {
         const merge found = {
             .left = left,
             .right = right,
-            .left_size = count_chars(left),
-            .right_size = count_chars(right),
+            .left_size = berth_unicode_char_count(left),
+            .right_size = berth_unicode_char_count(right),
             .score = p->score,
             .order = m->merges.count,
         };
@@ -428,6 +423,43 @@ static void put_added(const model *m, berth_text *out) {
     berth_text_add_char(out, ']');
 }
 
+static void put_base64(berth_text *out, berth_str bytes) {
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < bytes.size; i += 3) {
+        uint32_t bits = 0;
+        for (size_t k = 0; k < 3; ++k) {
+            bits = bits << 8 | (i + k < bytes.size ? (uint8_t)bytes.data[i + k] : 0u);
+        }
+        for (size_t k = 0; k < 4; ++k) {
+            const bool is_padding = i + k > bytes.size;
+            berth_text_add_char(out, is_padding ? '=' : letters[bits >> (18 - 6 * k) & 63]);
+        }
+    }
+}
+
+static void put_replacement(berth_text *out, const char *kind, const char *pattern,
+                            const char *content) {
+    berth_text_add_format(out,
+                          "{\"type\":\"Replace\",\"pattern\":{\"%s\":\"%s\"},\"content\":\"%s\"},",
+                          kind, pattern, content);
+}
+
+// The table of characters first; then blanks that are too many go: all at the start, all at the
+// end, and of those between words all but one.
+static void put_cleaning(const model *m, berth_text *out) {
+    if (m->charsmap.size > 0) {
+        berth_text_add_cstr(out, "{\"type\":\"SentencePiece\",\"precompiled_charsmap\":\"");
+        put_base64(out, m->charsmap);
+        berth_text_add_cstr(out, "\"},");
+    }
+    if (m->drops_extra) {
+        put_replacement(out, "Regex", "(?<![\\\\s\\\\S]) +", "");
+        put_replacement(out, "Regex", "[ " MARK "]+(?![\\\\s\\\\S])", "");
+        put_replacement(out, "Regex", " {2,}", " ");
+    }
+}
+
 // Why two ways to the mark: until transformers' `legacy: false`, every stretch between added tokens
 // began with one; since then only the text does.
 static berth_status put_marks(const model *m, berth_text *out) {
@@ -435,17 +467,23 @@ static berth_status put_marks(const model *m, berth_text *out) {
     if (m->config) {
         BERTH_TRY(berth_json_bool_or(m->config, "legacy", true, &is_legacy));
     }
-    if (!is_legacy && m->has_prefix) {
-        berth_text_add_cstr(out, ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":"
-                                 "\"" MARK "\",\"prepend_scheme\":\"first\",\"split\":false}");
-        return BERTH_OK;
-    }
+    const bool marks_first = !is_legacy && m->has_prefix;
     berth_text_add_cstr(out, ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
-    if (m->has_prefix) {
+    put_cleaning(m, out);
+    if (!marks_first && m->has_prefix) {
         berth_text_add_cstr(out, "{\"type\":\"Prepend\",\"prepend\":\"" MARK "\"},");
     }
-    berth_text_add_cstr(out, "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":"
-                             "\"" MARK "\"}]}");
+    if (!marks_first) {
+        put_replacement(out, "String", " ", MARK);
+    }
+    if (out->size > 0 && out->data[out->size - 1] == ',') {
+        out->data[--out->size] = '\0';
+    }
+    berth_text_add_cstr(out, "]}");
+    if (marks_first) {
+        berth_text_add_cstr(out, ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":"
+                                 "\"" MARK "\",\"prepend_scheme\":\"first\",\"split\":false}");
+    }
     return BERTH_OK;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tokenizer from its files, and a text to ids: added tokens are found first, what lies between
 // them is normalized, searched again, and cut into words, and every word goes through
-// the model: BPE or Unigram.
+// the model.
 #include "tokenizer/tokenizer.h"
 
 #include "base/utf8.h"
@@ -101,18 +101,27 @@ typedef struct encoder {
     berth_splitter_scratch splitter;
     berth_bpe_scratch bpe;
     berth_unigram_scratch unigram;
+    berth_wordpiece_scratch wordpiece;
 } encoder;
 
 static berth_status encode_word(encoder *e, berth_str word) {
-    return e->tokenizer->is_unigram
-               ? berth_unigram_encode(&e->tokenizer->unigram, word, &e->unigram, e->ids)
-               : berth_bpe_encode(&e->tokenizer->bpe, word, &e->bpe, e->ids);
+    const berth_tokenizer *t = e->tokenizer;
+    switch (t->kind) {
+    case BERTH_TOKENIZER_BPE:
+        return berth_bpe_encode(&t->bpe, word, &e->bpe, e->ids);
+    case BERTH_TOKENIZER_UNIGRAM:
+        return berth_unigram_encode(&t->unigram, word, &e->unigram, e->ids);
+    case BERTH_TOKENIZER_WORD_LEVEL:
+    case BERTH_TOKENIZER_WORDPIECE:
+        return berth_wordpiece_encode(&t->wordpiece, word, &e->wordpiece, e->ids);
+    }
+    return BERTH_FAIL(INTERNAL, "a model of kind %d", (int)t->kind);
 }
 
 static berth_status encode_words(encoder *e, berth_stretch stretch) {
     BERTH_TRY(berth_splitter_cut(&e->tokenizer->splitter, stretch, &e->splitter));
     for (size_t i = 0; i < e->splitter.words.count; ++i) {
-        BERTH_TRY(encode_word(e, e->splitter.words.data[i]));
+        BERTH_TRY(encode_word(e, e->splitter.words.data[i].text));
     }
     return BERTH_OK;
 }
@@ -180,6 +189,7 @@ berth_status berth_tokenizer_encode(const berth_tokenizer *tokenizer, berth_str 
     berth_splitter_scratch_deinit(&e.splitter);
     berth_bpe_scratch_deinit(&e.bpe);
     berth_unigram_scratch_deinit(&e.unigram);
+    berth_wordpiece_scratch_deinit(&e.wordpiece);
     return status;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text to token ids and back, as a checkpoint's tokenizer.json says: BPE of bytes or of characters
-// and Unigram, with the normalizer, pre-tokenizer, added tokens, template and decoder that stand in
-// the file. The engine and the command line call it; it knows neither models nor devices.
+// Text to token ids and back, as a checkpoint's tokenizer.json says: BPE of bytes or of characters,
+// Unigram, WordPiece and WordLevel, with the normalizer, pre-tokenizer, added tokens, template and
+// decoder that stand in the file. The engine and the command line call it; it knows neither models
+// nor devices.
 //
 // What a file asks for and this module lacks is UNSUPPORTED and names the component; it is never
 // approximated. A file that contradicts itself is CORRUPT and names the place.

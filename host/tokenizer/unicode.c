@@ -72,7 +72,69 @@ uint32_t berth_unicode_char_at(berth_str text, size_t at, size_t *out_size) {
     return *out_size > 0 ? code : BERTH_UTF8_BAD;
 }
 
-static void add_code(berth_text *out, uint32_t code) {
+bool berth_unicode_is_flat_mark(uint32_t code) {
+    return category_of(code) == UTF8PROC_CATEGORY_MN;
+}
+
+bool berth_unicode_is_mark(uint32_t code) {
+    const utf8proc_category_t category = category_of(code);
+    return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC ||
+           category == UTF8PROC_CATEGORY_ME;
+}
+
+bool berth_unicode_is_control(uint32_t code) {
+    const utf8proc_category_t category = category_of(code);
+    return category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
+           category == UTF8PROC_CATEGORY_CO;
+}
+
+bool berth_unicode_is_han(uint32_t code) {
+    static const struct {
+        uint32_t first, last;
+    } blocks[] = {
+        {0x4E00,  0x9FFF },
+        {0x3400,  0x4DBF },
+        {0x20000, 0x2A6DF},
+        {0x2A700, 0x2B73F},
+        {0x2B740, 0x2B81F},
+        {0x2B920, 0x2CEAF},
+        {0xF900,  0xFAFF },
+        {0x2F800, 0x2FA1F}
+    };
+    for (size_t i = 0; i < BERTH_COUNT(blocks); ++i) {
+        if (code >= blocks[i].first && code <= blocks[i].last) {
+            return true;
+        }
+    }
+    return false;
+}
+
+size_t berth_unicode_grapheme_bytes(berth_str text) {
+    utf8proc_int32_t state = 0;
+    size_t step;
+    uint32_t before = berth_unicode_char_at(text, 0, &step);
+    size_t at = step;
+    while (at < text.size) {
+        const uint32_t code = berth_unicode_char_at(text, at, &step);
+        if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)before, (utf8proc_int32_t)code,
+                                             &state)) {
+            break;
+        }
+        before = code;
+        at += step;
+    }
+    return at;
+}
+
+size_t berth_unicode_char_count(berth_str text) {
+    size_t count = 0;
+    for (size_t i = 0; i < text.size; ++i) {
+        count += ((uint8_t)text.data[i] & 0xC0) != 0x80;
+    }
+    return count;
+}
+
+void berth_unicode_add(berth_text *out, uint32_t code) {
     char bytes[4];
     const size_t size = berth_utf8_encode(code, bytes);
     berth_text_add(out, (berth_str){.data = bytes, .size = size});
@@ -83,9 +145,10 @@ void berth_unicode_lower(berth_str text, berth_text *out) {
     size_t step;
     for (size_t at = 0; at < text.size; at += step) {
         uint32_t code = berth_unicode_char_at(text, at, &step);
-        add_code(out, code == DOTTED_I ? 'i' : (uint32_t)utf8proc_tolower((utf8proc_int32_t)code));
+        berth_unicode_add(
+            out, code == DOTTED_I ? 'i' : (uint32_t)utf8proc_tolower((utf8proc_int32_t)code));
         if (code == DOTTED_I) {
-            add_code(out, DOT_ABOVE);
+            berth_unicode_add(out, DOT_ABOVE);
         }
     }
 }
@@ -110,9 +173,7 @@ static bool is_inert(uint32_t code, berth_unicode_form form) {
     const bool is_changed = property->decomp_seqindex != UINT16_MAX &&
                             (property->decomp_type == 0 || is_compatible(form));
     const bool is_syllable = code >= HANGUL && code <= HANGUL_LAST;
-    const bool is_mark = property->category == UTF8PROC_CATEGORY_MN ||
-                         property->category == UTF8PROC_CATEGORY_MC ||
-                         property->category == UTF8PROC_CATEGORY_ME;
+    const bool is_mark = berth_unicode_is_mark(code);
     const bool is_jamo = code >= 0x1160 && code <= 0x11FF;
     return !is_changed && property->combining_class == 0 && !is_mark && !is_jamo &&
            (!is_syllable || composes(form));
@@ -202,7 +263,7 @@ static berth_status normalize_run(berth_str text, berth_unicode_form form,
                                          UTF8PROC_STABLE | UTF8PROC_COMPOSE);
     }
     for (utf8proc_ssize_t i = 0; i < count; ++i) {
-        add_code(out, (uint32_t)scratch->codes.data[i]);
+        berth_unicode_add(out, (uint32_t)scratch->codes.data[i]);
     }
     return BERTH_OK;
 }

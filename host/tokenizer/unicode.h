@@ -34,6 +34,17 @@ bool berth_unicode_is_word(uint32_t code);
 uint32_t berth_unicode_char_before(berth_str text, size_t at, size_t *out_size);
 uint32_t berth_unicode_char_at(berth_str text, size_t at, size_t *out_size);
 
+size_t berth_unicode_char_count(berth_str text); // of valid UTF-8
+
+// The first of what readers take for characters, in text that is not empty.
+size_t berth_unicode_grapheme_bytes(berth_str text);
+// A mark; a mark that takes no room; what stands for no character; Han, as BERT counts it.
+bool berth_unicode_is_mark(uint32_t code);
+bool berth_unicode_is_flat_mark(uint32_t code);
+bool berth_unicode_is_control(uint32_t code);
+bool berth_unicode_is_han(uint32_t code);
+void berth_unicode_add(berth_text *out, uint32_t code);
+
 // Appends the text in small letters, character by character.
 void berth_unicode_lower(berth_str text, berth_text *out);
 

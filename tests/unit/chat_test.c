@@ -13,6 +13,7 @@
 
 #define SHARED_CASES  "../shared/data/chat/cases.json"
 #define SHARED_SINGLE "../shared/data/chat/jinja.json"
+#define FILE_LIMIT    ((size_t)1 << 20)
 #define NOON          1752148800 // 2025-07-10 12:00:00 UTC
 
 typedef struct rendering {
@@ -35,12 +36,12 @@ static berth_status render_with(berth_str source, const berth_json *variables, b
     return status;
 }
 
-static berth_status render(const char *source, berth_text *text) {
+static berth_status render(berth_str source, berth_text *text) {
     berth_json *variables;
     const berth_str json = {.data = context, .size = sizeof(context) - 1};
     CHECK_OK(berth_json_parse(json, "context", NULL, &variables));
     berth_text_init(text, BERTH_CHAT_TEXT_BYTES);
-    const berth_status status = render_with(berth_str_from(source), variables, text);
+    const berth_status status = render_with(source, variables, text);
     berth_json_destroy(variables);
     return status;
 }
@@ -48,7 +49,7 @@ static berth_status render(const char *source, berth_text *text) {
 static void check_renderings(const rendering *rows, size_t count) {
     for (size_t i = 0; i < count; ++i) {
         berth_text text;
-        CHECK_OK(render(rows[i].source, &text));
+        CHECK_OK(render(berth_str_from(rows[i].source), &text));
         CHECK_STR(text.data ? text.data : "", rows[i].expected);
         berth_text_deinit(&text);
     }
@@ -56,7 +57,7 @@ static void check_renderings(const rendering *rows, size_t count) {
 
 static void check_refusal(const char *source, berth_status code, const char *message) {
     berth_text text;
-    CHECK_STATUS(render(source, &text), code);
+    CHECK_STATUS(render(berth_str_from(source), &text), code);
     CHECK_CONTAINS(berth_status_message(), message);
     berth_text_deinit(&text);
 }
@@ -278,4 +279,27 @@ TEST(templates_of_real_checkpoints_render_byte_for_byte) {
 
 TEST(single_constructs_render_byte_for_byte) {
     check_shared(SHARED_SINGLE, "");
+}
+
+// ---- what the fuzzer starts from ----
+
+TEST(the_fuzzers_templates_render_or_are_refused) {
+    berth_arena *arena;
+    berth_dir_listing files;
+    CHECK_OK(berth_arena_create(1 << 16, FILE_LIMIT, &arena));
+    CHECK_OK(berth_dir_list("tests/fuzz/chat_template", arena, &files));
+    CHECK(files.count > 0);
+    for (size_t i = 0; i < files.count; ++i) {
+        char *data;
+        size_t size;
+        berth_text text;
+        const char *path = berth_path_join(arena, "tests/fuzz/chat_template", files.names[i]);
+        CHECK_OK(berth_file_read(path, FILE_LIMIT, &data, &size));
+        if (render((berth_str){.data = data, .size = size}, &text) != BERTH_OK) {
+            CHECK_CONTAINS(berth_status_message(), "test.jinja:");
+        }
+        berth_text_deinit(&text);
+        berth_free(data);
+    }
+    berth_arena_destroy(arena);
 }

@@ -3,11 +3,15 @@
 // and what is refused.
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/array.h"
+#include "base/file.h"
+#include "base/memory.h"
 #include "support/test.h"
 #include "tokenizer/tokenizer.h"
 
-#define IDS_MOST 16
+#define IDS_MOST   16
+#define FILE_LIMIT ((size_t)1 << 20)
 
 typedef struct row {
     const char *text;
@@ -124,7 +128,7 @@ static void put_piece(writer *w, const char *text, float score, unsigned type) {
     put_bytes(w, 1, piece.bytes, piece.size);
 }
 
-// `kind` 1 is unigram, 2 is BPE; with `extra` set what it asks for is not supported.
+// `kind` 1 is unigram, 2 is BPE; `extra` is remove_extra_whitespaces.
 static writer make_model(unsigned kind, unsigned extra) {
     writer w = {.size = 0};
     writer trainer = {.size = 0};
@@ -186,7 +190,52 @@ TEST(a_tokenizer_model_that_is_broken_is_refused) {
     w = make_model(3, 0);
     CHECK_STATUS(parse_model(&w, &tokenizer), BERTH_UNSUPPORTED);
     CHECK_CONTAINS(berth_status_message(), "neither unigram nor bpe");
-    w = make_model(1, 1);
+    w = make_model(1, 0);
+    put_bytes(&w, 2, "\xC0\x01\x01", 3);
     CHECK_STATUS(parse_model(&w, &tokenizer), BERTH_UNSUPPORTED);
-    CHECK_CONTAINS(berth_status_message(), "remove_extra_whitespaces");
+    CHECK_CONTAINS(berth_status_message(), "treat_whitespace_as_suffix");
+}
+
+TEST(a_tokenizer_model_may_drop_blanks_that_are_too_many) {
+    static const row rows[] = {
+        {.text = "  he   the  ", .ids = {6, 4, 5}, .count = 3},
+        {.text = "   ",          .ids = {0},       .count = 0},
+    };
+    for (unsigned kind = 1; kind <= 2; ++kind) {
+        const writer w = make_model(kind, 1);
+        berth_tokenizer *tokenizer;
+        CHECK_OK(parse_model(&w, &tokenizer));
+        check_rows(tokenizer, rows, BERTH_COUNT(rows));
+        berth_tokenizer_close(tokenizer);
+    }
+}
+
+// ---- what the fuzzer starts from ----
+
+TEST(the_fuzzers_models_are_read_or_refused) {
+    berth_arena *arena;
+    berth_dir_listing files;
+    CHECK_OK(berth_arena_create(1 << 16, FILE_LIMIT, &arena));
+    CHECK_OK(berth_dir_list("tests/fuzz/tokenizer_model", arena, &files));
+    CHECK(files.count > 0);
+    for (size_t i = 0; i < files.count; ++i) {
+        char *data;
+        size_t size;
+        berth_tokenizer *tokenizer;
+        const char *path = berth_path_join(arena, "tests/fuzz/tokenizer_model", files.names[i]);
+        CHECK_OK(berth_file_read(path, FILE_LIMIT, &data, &size));
+        const berth_str model = {.data = data, .size = size};
+        if (berth_tokenizer_parse_model(model, &tokenizer) == BERTH_OK) {
+            berth_token_ids ids = {0};
+            if (berth_tokenizer_encode(tokenizer, BERTH_STR(" It  is\n<s>"), 2, &ids) != BERTH_OK) {
+                CHECK_CONTAINS(berth_status_message(), "no unk_id");
+            }
+            berth_array_free(&ids);
+            berth_tokenizer_close(tokenizer);
+        } else {
+            CHECK_CONTAINS(berth_status_message(), "tokenizer.model");
+        }
+        berth_free(data);
+    }
+    berth_arena_destroy(arena);
 }
