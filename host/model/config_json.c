@@ -29,7 +29,7 @@ static const char *const rope_keys[][2] = {
 };
 
 // Of a model that also sees or hears these are those of the whole.
-static const char *const outer_keys[] = {"architectures", "model_type"};
+static const char *const outer_keys[] = {"architectures", "model_type", "tie_word_embeddings"};
 
 #define LOCAL_THETA                                                                                \
     "rope_local_base_freq" // of layers with a window, which have a rope of their own
