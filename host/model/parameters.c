@@ -64,6 +64,14 @@ static bool has_dim(const berth_parameter *declared, int64_t dim) {
     return dim >= 0 && (uint64_t)dim < declared->ndim;
 }
 
+// A rank's whole slices, of a first dimension that no shard divides.
+static bool has_right_slices(const berth_parameter *declared) {
+    return declared->stored_slice_extent == 0 ||
+           (declared->ndim > 1 && (declared->shard_count == 0 || declared->output_dim > 0) &&
+            is_within(declared->stored_slice_offset, declared->shape[0],
+                      declared->stored_slice_extent));
+}
+
 // That a rank's part is one along one dimension.
 static berth_status check_part(const berth_parameter *declared) {
     const bool is_output = declared->stored_output_extent > 0;
@@ -75,13 +83,8 @@ static berth_status check_part(const berth_parameter *declared) {
          (declared->shard_count == 0 && has_dim(declared, declared->input_dim) &&
           is_within(declared->stored_input_offset, declared->shape[declared->input_dim],
                     declared->stored_input_extent)));
-    const bool has_slices = declared->stored_slice_extent > 0;
-    const bool are_slices_right =
-        !has_slices || (!is_output && !is_input && declared->ndim > 1 &&
-                        (declared->shard_count == 0 || declared->output_dim > 0) &&
-                        is_within(declared->stored_slice_offset, declared->shape[0],
-                                  declared->stored_slice_extent));
-    return is_right && are_slices_right && !(is_output && is_input)
+    return is_right && is_output + is_input + (declared->stored_slice_extent > 0) <= 1 &&
+                   has_right_slices(declared)
                ? BERTH_OK
                : BERTH_FAIL(INTERNAL, "parameter '%s': a rank's part runs along one dimension",
                             declared->name);
