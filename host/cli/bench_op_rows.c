@@ -156,6 +156,8 @@ static const berth_op_case cases[] = {
     UNARY("gelu_tanh"),
     UNARY("quick_gelu"),
     UNARY("relu2"),
+    ROWS("clamp-4096", "clamp", "x", 1, 4096, .output_count = 1,
+         BERTH_ATTRIBUTES(BERTH_F64("limit", 1.0))),
     ROWS("xielu-4096", "xielu", "x1100", 1, 4096, .output_count = 1),
     GATED("silu_and_mul"),
     CASE("silu_and_mul-14336-1", "silu_and_mul", 1, "x", 1, 28672, .output_count = 1),

@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "base/convert.h"
+#include "base/log.h"
 #include "base/text.h"
+#include "model/config_json.h"
 
 #define ARENA_LIMIT ((size_t)256 << 20)
 #define TEXT_BYTES  2048
@@ -46,6 +48,26 @@ static const berth_model_entry *find_model(const berth_registry *registry, const
     for (size_t i = 0; found == NULL && i < berth_registry_model_count(registry); ++i) {
         const berth_model_entry *entry = berth_registry_model_at(registry, i);
         found = is_type_of(name, stem_of(entry->model.architecture)) ? entry : NULL;
+    }
+    return found;
+}
+
+// Of a model that also sees or hears, Gemma3ForConditionalGeneration: what its text part is.
+static const berth_model_entry *find_text_model(const berth_registry *registry,
+                                                const berth_checkpoint *checkpoint) {
+    const char *architecture = berth_checkpoint_architecture(checkpoint);
+    const berth_json *config = berth_checkpoint_config(checkpoint);
+    berth_str type = {0};
+    if (!berth_str_ends_with(berth_str_from(architecture), BERTH_STR("ForConditionalGeneration")) ||
+        !berth_json_has(config, BERTH_TEXT_MODEL_TYPE) ||
+        berth_json_get_str(config, BERTH_TEXT_MODEL_TYPE, &type) != BERTH_OK) {
+        berth_status_clear();
+        return NULL;
+    }
+    const berth_model_entry *found = find_model(registry, type.data);
+    if (found != NULL) {
+        BERTH_INFO("model", "%s: %s reads and writes text only, as %s", architecture,
+                   berth_checkpoint_directory(checkpoint), found->model.architecture);
     }
     return found;
 }
@@ -153,6 +175,7 @@ static berth_status create(const berth_registry *registry, const berth_config *c
     }
     const char *architecture = berth_checkpoint_architecture(checkpoint);
     const berth_model_entry *entry = find_model(registry, architecture);
+    entry = entry == NULL ? find_text_model(registry, checkpoint) : entry;
     if (entry == NULL) {
         return no_model(registry, architecture, build->arena);
     }

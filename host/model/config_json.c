@@ -29,7 +29,7 @@ static const char *const rope_keys[][2] = {
 };
 
 // Of a model that also sees or hears these are those of the whole.
-static const char *const outer_keys[] = {"architectures", "model_type"};
+static const char *const outer_keys[] = {"architectures", "model_type", "tie_word_embeddings"};
 
 #define LOCAL_THETA                                                                                \
     "rope_local_base_freq" // of layers with a window, which have a rope of their own
@@ -195,7 +195,8 @@ static berth_status put_config(berth_json_writer *writer, const berth_json *root
     return BERTH_OK;
 }
 
-// Of a model that also sees or hears the members of text_config take the places of the whole's.
+// Of a model that also sees or hears the members of text_config take the places of the whole's; its
+// model_type stands beside the whole's as BERTH_TEXT_MODEL_TYPE.
 static berth_status put_flat(berth_json_writer *writer, const berth_json *root) {
     const berth_json *text = berth_json_find(root, "text_config");
     berth_json_begin_object(writer);
@@ -212,6 +213,10 @@ static berth_status put_flat(berth_json_writer *writer, const berth_json *root) 
             berth_json_member(root, key) == NULL) {
             put_member(writer, key.data, berth_json_at(text, i));
         }
+    }
+    const berth_json *type = berth_json_member(text, BERTH_STR("model_type"));
+    if (type != NULL && berth_json_find(root, BERTH_TEXT_MODEL_TYPE) == NULL) {
+        put_member(writer, BERTH_TEXT_MODEL_TYPE, type);
     }
     berth_json_end_object(writer);
     return BERTH_OK;

@@ -127,6 +127,10 @@ berth_status berth_generation_load(const char *directory, berth_config *config,
     }
     BERTH_TRY(open_file(directory, config_file, config->arena, &root));
     status = root ? add_stop_ids(root, out) : BERTH_OK;
+    const berth_json *text = root ? berth_json_find(root, "text_config") : NULL;
+    if (text && status == BERTH_OK && out->stop_count == 0) {
+        status = add_stop_ids(text, out); // of a model that also sees or hears
+    }
     berth_json_destroy(root);
     return status;
 }

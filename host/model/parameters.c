@@ -8,9 +8,13 @@
 
 #include "base/array.h"
 #include "base/convert.h"
+#include "base/log.h"
 #include "base/map.h"
 #include "base/text.h"
+#include "model/config_json.h"
 #include "model/pieces.h"
+
+#define TEXT_PART "language_model." // in the names of a model that also sees or hears
 
 #define MAX_ELEMENTS (INT64_C(1) << 46) // above any weight, and its bytes still fit everywhere
 #define SHOWN        4                  // names listed in a report
@@ -60,6 +64,14 @@ static bool has_dim(const berth_parameter *declared, int64_t dim) {
     return dim >= 0 && (uint64_t)dim < declared->ndim;
 }
 
+// A rank's whole slices, of a first dimension that no shard divides.
+static bool has_right_slices(const berth_parameter *declared) {
+    return declared->stored_slice_extent == 0 ||
+           (declared->ndim > 1 && (declared->shard_count == 0 || declared->output_dim > 0) &&
+            is_within(declared->stored_slice_offset, declared->shape[0],
+                      declared->stored_slice_extent));
+}
+
 // That a rank's part is one along one dimension.
 static berth_status check_part(const berth_parameter *declared) {
     const bool is_output = declared->stored_output_extent > 0;
@@ -71,7 +83,8 @@ static berth_status check_part(const berth_parameter *declared) {
          (declared->shard_count == 0 && has_dim(declared, declared->input_dim) &&
           is_within(declared->stored_input_offset, declared->shape[declared->input_dim],
                     declared->stored_input_extent)));
-    return is_right && !(is_output && is_input)
+    return is_right && is_output + is_input + (declared->stored_slice_extent > 0) <= 1 &&
+                   has_right_slices(declared)
                ? BERTH_OK
                : BERTH_FAIL(INTERNAL, "parameter '%s': a rank's part runs along one dimension",
                             declared->name);
@@ -261,26 +274,62 @@ static void list_names(berth_text *text, const char *what, size_t count, const c
     }
 }
 
+// Names of tensors that nobody took; the first few are kept.
+typedef struct left_over {
+    const char *names[SHOWN];
+    size_t count;
+} left_over;
+
+static void add_left_over(left_over *list, const char *name) {
+    if (list->count < SHOWN) {
+        list->names[list->count] = name;
+    }
+    ++list->count;
+}
+
+// Whether the names of the checkpoint tell the tensors of the text part from the others.
+static bool has_other_parts(const berth_parameters *parameters) {
+    const berth_weight_names *names = &parameters->names;
+    bool has_text_part = false;
+    for (size_t i = 0; i < names->count && !has_text_part; ++i) {
+        has_text_part =
+            names->sources[i].is_used && strstr(names->sources[i].tensor->name, TEXT_PART) != NULL;
+    }
+    return has_text_part && berth_json_has(names->config, BERTH_TEXT_MODEL_TYPE);
+}
+
+// Tensors of what sees or hears belong to nobody, and that is right.
+static void report_others(const berth_parameters *parameters, const left_over *others) {
+    berth_text text;
+    berth_text_init(&text, (size_t)8 << 10);
+    list_names(&text, "of other parts than the text model ignored", others->count, others->names);
+    if (others->count > 0) {
+        BERTH_INFO("model", "%s: " BERTH_STR_FMT,
+                   berth_checkpoint_directory(parameters->checkpoint),
+                   BERTH_STR_ARG(berth_text_str(&text)));
+    }
+    berth_text_deinit(&text);
+}
+
 berth_status berth_parameters_check(const berth_parameters *parameters) {
-    const char *unused[SHOWN] = {0};
-    size_t unused_count = 0;
+    const bool has_others = has_other_parts(parameters);
+    left_over unused = {0};
+    left_over others = {0};
     for (size_t i = 0; i < parameters->names.count; ++i) {
         const berth_weight_source *source = &parameters->names.sources[i];
-        if (source->is_used || source->is_ignored) {
-            continue;
+        const bool is_text = !has_others || strstr(source->tensor->name, TEXT_PART) != NULL;
+        if (!source->is_used && !source->is_ignored) {
+            add_left_over(is_text ? &unused : &others, source->tensor->name);
         }
-        if (unused_count < SHOWN) {
-            unused[unused_count] = source->tensor->name;
-        }
-        ++unused_count;
     }
-    if (parameters->missing.count == 0 && unused_count == 0) {
+    report_others(parameters, &others);
+    if (parameters->missing.count == 0 && unused.count == 0) {
         return BERTH_OK;
     }
     berth_text text;
     berth_text_init(&text, (size_t)8 << 10);
     list_names(&text, "missing", parameters->missing.count, parameters->missing.data);
-    list_names(&text, "unknown to the model", unused_count, unused);
+    list_names(&text, "unknown to the model", unused.count, unused.names);
     const char *list = NULL;
     berth_status status = berth_text_finish(&text, &list);
     if (status == BERTH_OK) {

@@ -170,6 +170,15 @@ static struct berth_weight_piece piece_of(const berth_parameter *declared, uint6
     };
 }
 
+// A rank's slices out of a tensor that has those of all, each as the parameter has it.
+static struct berth_weight_piece slices_piece(const berth_parameter *declared) {
+    return (struct berth_weight_piece){
+        .extent = declared->shape[0],
+        .stored_offset = declared->stored_slice_offset,
+        .stored_extent = declared->stored_slice_extent,
+    };
+}
+
 // The parts of a rank where all shards lie in one tensor, one behind the other.
 static berth_status split_whole(const filling *in, uint32_t whole) {
     const berth_parameter *declared = in->declared;
@@ -224,6 +233,9 @@ static berth_status fill_whole(const filling *in, uint32_t whole) {
     if (declared->is_per_tensor != 0 && declared->shard_count > 0) {
         return share_whole(in, whole);
     }
+    if (declared->stored_slice_extent > 0) {
+        return add_piece(in, whole, slices_piece(declared), -1);
+    }
     const bool is_split =
         declared->shard_count > 0 &&
         stored_rows(declared, declared->shard_count) != declared->shape[declared->output_dim];
@@ -266,10 +278,15 @@ typedef struct slices {
 
 static slices slices_of(const berth_parameter *declared) {
     const bool is_part = declared->output_dim == 0 && declared->stored_output_extent > 0;
+    const bool has_slices = declared->stored_slice_extent > 0;
     return (slices){
-        .first = is_part ? declared->stored_output_offset : 0,
+        .first = has_slices ? declared->stored_slice_offset
+                 : is_part  ? declared->stored_output_offset
+                            : 0,
         .count = declared->shape[0],
-        .stored = is_part ? declared->stored_output_extent : declared->shape[0],
+        .stored = has_slices ? declared->stored_slice_extent
+                  : is_part  ? declared->stored_output_extent
+                             : declared->shape[0],
     };
 }
 

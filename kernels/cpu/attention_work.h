@@ -22,6 +22,7 @@ typedef struct attention {
     float scale;
     float soft_cap;      // 0: none
     int64_t window;      // 0: none
+    int64_t chunk;       // 0: none; never beside a window or keys that stand before
     int64_t width;       // of a query and of a key
     int64_t value_width; // of a value and of a result
     int64_t stride;      // of a row of sums: the value's width in whole panels
@@ -88,8 +89,11 @@ static inline int64_t query_row_of(const job *in, const task *at, int64_t row) {
 
 static inline berth_span seen_from(const job *in, const task *at, int64_t position) {
     const int64_t window = in->self->window;
+    const int64_t chunk = in->self->chunk;
     return (berth_span){
-        .first = window > 0 ? greatest(position - window + 1, 0) : 0,
+        .first = window > 0  ? greatest(position - window + 1, 0)
+                 : chunk > 0 ? position / chunk * chunk
+                             : 0,
         .end = least(at->length, position + 1 + at->ahead),
     };
 }

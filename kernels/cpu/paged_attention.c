@@ -25,6 +25,8 @@ static berth_status create(const berth_op_site *site, const berth_device *device
         self->of.window = berth_site_attribute(site, "sliding_window")->i64;
         attention_size(&self->of, query->dims[1].b, key ? key->dims[1].b : 1, width, width);
         self->cache_group = site->cache_group;
+        const berth_attribute *chunk = berth_site_attribute(site, "chunk_size");
+        self->of.chunk = chunk && chunk->kind == BERTH_ATTRIBUTE_I64 ? chunk->i64 : 0;
         self->sees = berth_site_attribute(site, "causal_per_sequence");
     }
     return status;
@@ -108,7 +110,7 @@ const berth_op_impl berth_kernel_paged_attention = {
     .op = "paged_attention",
     .name = "cpu.paged_attention",
     .dispatch_key = BERTH_DISPATCH_CPU,
-    .revision = 2,
+    .revision = 3,
     .flags = BERTH_IMPL_DETERMINISTIC,
     .create = create,
     .workspace = workspace,

@@ -17,6 +17,7 @@ typedef struct ssd {
     const berth_cpu *cpu;
     uint64_t cache_group;
     int is_softplus;
+    berth_step_range steps;
     uint64_t rows; // of x where they are constant, else 0
 } ssd;
 
@@ -58,6 +59,7 @@ static berth_status create(const berth_op_site *site, const berth_device *device
                          ? (uint64_t)site->inputs[X]->dims[0].b
                          : 0;
         self->is_softplus = berth_site_attribute(site, "dt_softplus")->i64 != 0;
+        self->steps = berth_step_range_of(site);
     }
     return status;
 }
@@ -80,7 +82,8 @@ static void prepare(const job *in, head *at, const berth_sequence *sequence) {
     const float bias = per_head(in, DT_BIAS, at->index);
     for (int64_t token = sequence->first; token < sequence->end; ++token) {
         float step = berth_load_at(berth_row(dt, token), dt->dtype, at->index) + bias;
-        step = fmaxf(in->self->is_softplus ? berth_softplus(step) : step, 0);
+        step =
+            berth_step_within(in->self->steps, in->self->is_softplus ? berth_softplus(step) : step);
         at->step[token - sequence->first] = step;
         at->kept[token - sequence->first] = expf(step * decay);
     }
@@ -200,7 +203,7 @@ const berth_op_impl berth_kernel_ssd = {
     .op = "ssd",
     .name = "cpu.ssd",
     .dispatch_key = BERTH_DISPATCH_CPU,
-    .revision = 1,
+    .revision = 2,
     .flags = BERTH_IMPL_DETERMINISTIC,
     .supports = supports,
     .create = create,

@@ -18,7 +18,9 @@
 // Order: scale, `logits_soft_cap` c (c·tanh(score/c), 0: none), alibi, window, softmax.
 // Position i sees j when j ≤ i and, with a `sliding_window` w above 0, i − w < j. Where
 // `causal_per_sequence` has a 0 for the sequence it sees later positions, too: all, or j < i + w.
-// The last entry holds for all sequences behind it; absent, every sequence is causal. All in f32
+// The last entry holds for all sequences behind it; absent, every sequence is causal. With
+// `chunk_size` c, instead of a window and never beside those two or sink_key, position i sees the
+// positions of its own chunk up to itself: i / c · c ≤ j ≤ i. All in f32
 // with one rounding at the end: vLLM's ref_paged_attn, and on a block table with sink blocks before
 // it.
 #include <berth/op.h>
@@ -29,7 +31,7 @@
 #include <math.h>
 
 enum { QUERY, KEY, VALUE, SINKS, ALIBI_SLOPES, SINK_KEY, SINK_VALUE };
-enum { SCALE, SLIDING_WINDOW, LOGITS_SOFT_CAP, CAUSAL_PER_SEQUENCE };
+enum { SCALE, SLIDING_WINDOW, LOGITS_SOFT_CAP, CAUSAL_PER_SEQUENCE, CHUNK_SIZE };
 enum { KEY_CACHE, VALUE_CACHE };
 
 // ---- shape rule ---------------------------------------------------------------------------------
@@ -80,6 +82,24 @@ static berth_status check_sinks(const berth_op_site *site) {
                                  (long long)query->dims[1].b);
 }
 
+static berth_status check_chunks(const berth_op_site *site) {
+    const berth_attribute *chunk = site->attributes[CHUNK_SIZE];
+    if (chunk->kind == BERTH_ATTRIBUTE_NONE) {
+        return BERTH_OK;
+    }
+    if (chunk->i64 < 1) {
+        return BERTH_RULE_ATTRIBUTE(site, CHUNK_SIZE, "must be at least 1, is %lld",
+                                    (long long)chunk->i64);
+    }
+    return site->attributes[SLIDING_WINDOW]->i64 > 0 || site->inputs[SINK_KEY] ||
+                   site->attributes[CAUSAL_PER_SEQUENCE]->kind != BERTH_ATTRIBUTE_NONE
+               ? BERTH_RULE_ATTRIBUTE(site, CHUNK_SIZE,
+                                      "must not stand beside a sliding_window, sink_key or "
+                                      "causal_per_sequence, is %lld",
+                                      (long long)chunk->i64)
+               : BERTH_OK;
+}
+
 static berth_status check_attributes(const berth_op_site *site) {
     const double scale = site->attributes[SCALE]->f64;
     const double cap = site->attributes[LOGITS_SOFT_CAP]->f64;
@@ -94,7 +114,7 @@ static berth_status check_attributes(const berth_op_site *site) {
         return BERTH_RULE_ATTRIBUTE(site, SLIDING_WINDOW, "must not be negative, is %lld",
                                     (long long)site->attributes[SLIDING_WINDOW]->i64);
     }
-    return BERTH_OK;
+    return check_chunks(site);
 }
 
 static berth_status infer(const berth_op_site *site, berth_op_result *out) {
@@ -181,10 +201,18 @@ static float score(const head *self, int64_t position) {
     return value;
 }
 
+static int64_t first_seen(const head *self) {
+    const int64_t window = self->site->attributes[SLIDING_WINDOW]->i64;
+    const berth_attribute *chunk = self->site->attributes[CHUNK_SIZE];
+    if (chunk->kind != BERTH_ATTRIBUTE_NONE) {
+        return self->position / chunk->i64 * chunk->i64;
+    }
+    return window > 0 && self->position >= window ? self->position - window + 1 : 0;
+}
+
 static void attend(const head *self, void *out) {
     const berth_tensor *sinks = self->args->inputs[SINKS];
     const int64_t window = self->site->attributes[SLIDING_WINDOW]->i64;
-    const int64_t first = window > 0 && self->position >= window ? self->position - window + 1 : 0;
     const int64_t end =
         window > 0 && self->position + window < self->end ? self->position + window : self->end;
     berth_softmax_sum sum = berth_softmax_begin(berth_data(self->args->workspace),
@@ -193,7 +221,7 @@ static void attend(const head *self, void *out) {
         const float sink = berth_load_at(berth_data(sinks), sinks->dtype, self->index);
         berth_softmax_take(&sum, sink, NULL, BERTH_DTYPE_NONE);
     }
-    for (int64_t j = first; j < end; ++j) {
+    for (int64_t j = first_seen(self); j < end; ++j) {
         berth_dtype dtype = BERTH_DTYPE_NONE;
         const void *value = key_row(self, VALUE_CACHE, j, &dtype);
         berth_softmax_take(&sum, score(self, j), value, dtype);
@@ -275,13 +303,14 @@ static const berth_op_attribute *const attributes[] = {
     BERTH_OPTIONAL_ATTRIBUTE("sliding_window", BERTH_ATTRIBUTE_I64, .i64 = 0),
     BERTH_OPTIONAL_ATTRIBUTE("logits_soft_cap", BERTH_ATTRIBUTE_F64, .f64 = 0.0),
     BERTH_LATER_ATTRIBUTE("causal_per_sequence", BERTH_ATTRIBUTE_I64S, 2),
+    BERTH_LATER_ATTRIBUTE("chunk_size", BERTH_ATTRIBUTE_I64, 3),
 };
 
 const berth_op berth_op_paged_attention = {
     .size = sizeof(berth_op),
     .name = "paged_attention",
     .class_name = "PagedAttention",
-    .revision = 2,
+    .revision = 3,
     .compatible_revision = 1,
     .inputs = inputs,
     .input_count = sizeof inputs / sizeof inputs[0],

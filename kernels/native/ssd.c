@@ -15,7 +15,8 @@
 //   state ssm_states   [slots, heads, p, n], any float dtype, used where cu_seqlens is not given:
 //                      then the sequences are those of the batch, see kernels/sequences.h
 //
-// With d = max(dt + dt_bias, 0), through softplus when `dt_softplus`:
+// With d = max(dt + dt_bias, 0), through softplus when `dt_softplus`, and then between the two
+// numbers of `dt_limit` where there are such:
 //   M ← exp(d · A) · M + d · x ⊗ B;   y = M · C + D · x
 // Head i reads group i / (heads / groups). `chunk_size` is for kernels that work in chunks; the
 // result does not depend on it.
@@ -29,7 +30,7 @@
 #include "sequence_rules.h"
 
 enum { X, DT, A, B, C, D, DT_BIAS, INITIAL_STATES, CU_SEQLENS };
-enum { DT_SOFTPLUS, CHUNK_SIZE };
+enum { DT_SOFTPLUS, CHUNK_SIZE, DT_LIMIT };
 
 // ---- shape rule ---------------------------------------------------------------------------------
 
@@ -45,6 +46,16 @@ static berth_status check_selector(const berth_op_site *site, uint64_t input) {
                ? BERTH_OK
                : BERTH_RULE_FAIL(site, input, "must have a number of groups that divides %lld",
                                  (long long)heads);
+}
+
+static berth_status check_limit(const berth_op_site *site) {
+    const berth_attribute *limit = site->attributes[DT_LIMIT];
+    return limit->kind == BERTH_ATTRIBUTE_NONE ||
+                   (limit->count == 2 && limit->f64s[0] >= 0 && limit->f64s[0] <= limit->f64s[1])
+               ? BERTH_OK
+               : BERTH_RULE_ATTRIBUTE(site, DT_LIMIT,
+                                      "must be two numbers, neither negative nor falling, has %llu",
+                                      (unsigned long long)limit->count);
 }
 
 // initial_states, and final_states where there are such.
@@ -88,6 +99,7 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
         return BERTH_RULE_ATTRIBUTE(site, CHUNK_SIZE, "must be at least 1, is %lld",
                                     (long long)site->attributes[CHUNK_SIZE]->i64);
     }
+    BERTH_RULE_TRY(check_limit(site));
     berth_rule_give(out, x);
     return infer_states(site, out);
 }
@@ -103,6 +115,7 @@ typedef struct head {
     int64_t size;  // p
     int64_t width; // n
     int is_softplus;
+    berth_step_range steps;
 } head;
 
 static float per_head(const head *self, uint64_t input) {
@@ -120,7 +133,7 @@ static void step(const head *self, int64_t token, float *m) {
     void *y = berth_row(args->outputs[0], token * self->heads + self->index);
     float delta = berth_load_at(berth_row(args->inputs[DT], token), dtype, self->index);
     delta += per_head(self, DT_BIAS);
-    delta = fmaxf(self->is_softplus ? berth_softplus(delta) : delta, 0);
+    delta = berth_step_within(self->steps, self->is_softplus ? berth_softplus(delta) : delta);
     const float kept = expf(delta * per_head(self, A));
     for (int64_t i = 0; i < self->size; ++i) {
         const float value = berth_load_at(x, dtype, i);
@@ -197,6 +210,7 @@ static berth_status reference(void *self, const berth_op_args *args) {
         .size = x->shape[2],
         .width = berth_row_length(b),
         .is_softplus = site->attributes[DT_SOFTPLUS]->i64 != 0,
+        .steps = berth_step_range_of(site),
     };
     for (int64_t i = 0; i < sequences.count; ++i) {
         const berth_sequence sequence = berth_sequence_at(&sequences, i);
@@ -222,13 +236,15 @@ static const berth_op_argument *const states[] = {BERTH_OPTIONAL_INPUT("ssm_stat
 static const berth_op_attribute *const attributes[] = {
     BERTH_OPTIONAL_ATTRIBUTE("dt_softplus", BERTH_ATTRIBUTE_BOOL, .i64 = 0),
     BERTH_OPTIONAL_ATTRIBUTE("chunk_size", BERTH_ATTRIBUTE_I64, .i64 = 256),
+    BERTH_LATER_ATTRIBUTE("dt_limit", BERTH_ATTRIBUTE_F64S, 2),
 };
 
 const berth_op berth_op_ssd = {
     .size = sizeof(berth_op),
     .name = "ssd",
     .class_name = "SSD",
-    .revision = 1,
+    .revision = 2,
+    .compatible_revision = 1,
     .inputs = inputs,
     .input_count = sizeof inputs / sizeof inputs[0],
     .states = states,

@@ -67,6 +67,10 @@ typedef struct berth_parameter {
     int64_t stored_input_offset;
     int64_t stored_input_extent;
     double addend; // of a vector: added to every number as it is loaded. From ABI 1.1 on
+    // A rank's part of the first dimension where shards divide another one: whole slices, from
+    // stored_slice_offset on out of stored_slice_extent; 0: all. From ABI 1.1 on
+    int64_t stored_slice_offset;
+    int64_t stored_slice_extent;
 
     // What follows is for layers of a quantization scheme (quant.h). From ABI 1.1 on.
     uint64_t role; // BERTH_PARAMETER_*

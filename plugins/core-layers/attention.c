@@ -4,8 +4,8 @@
 // Inputs queries [tokens, num_heads, head_size], keys and values [tokens, num_kv_heads, head_size],
 // the last two dimensions also as one, optionally sinks [num_heads], one more logit per head that
 // has no value; output [tokens, num_heads * head_size].
-// Attributes: num_heads, num_kv_heads, head_size, scale, sliding_window (0: none), logits_soft_cap
-// (0: none).
+// Attributes: num_heads, num_kv_heads, head_size, scale, sliding_window (0: none), chunk_size (0:
+// none; a token sees those of its own chunk instead), logits_soft_cap (0: none).
 // Without keys and values the cache is another Attention's, whose prefix this one has.
 #include <berth/layer.h>
 
@@ -30,6 +30,13 @@ static void build(berth_builder *builder, const berth_call *call) {
         .num_kv_heads = berth_call_i64(call, "num_kv_heads", 0),
         .head_size = berth_call_i64(call, "head_size", 0),
         .sliding_window = berth_call_i64(call, "sliding_window", 0),
+        .chunk_size = berth_call_i64(call, "chunk_size", 0),
+    };
+    const berth_attribute *const attributes[] = {
+        BERTH_F64("scale", berth_call_f64(call, "scale", 1)),
+        BERTH_I64("sliding_window", cache.sliding_window),
+        BERTH_F64("logits_soft_cap", berth_call_f64(call, "logits_soft_cap", 0)),
+        BERTH_I64("chunk_size", cache.chunk_size),
     };
     if (call->inputs[1] != BERTH_VALUE_NONE) {
         builder->kv_cache(builder, &cache);
@@ -37,12 +44,10 @@ static void build(berth_builder *builder, const berth_call *call) {
     const berth_value query = split(builder, call->inputs[0], cache.num_heads, cache.head_size);
     const berth_value key = split(builder, call->inputs[1], cache.num_kv_heads, cache.head_size);
     const berth_value value = split(builder, call->inputs[2], cache.num_kv_heads, cache.head_size);
-    const berth_value y = BERTH_EMIT(
-        builder, "paged_attention", .prefix = call->prefix,
-        BERTH_INPUTS(query, key, value, call->inputs[3]),
-        BERTH_ATTRIBUTES(BERTH_F64("scale", berth_call_f64(call, "scale", 1)),
-                         BERTH_I64("sliding_window", cache.sliding_window),
-                         BERTH_F64("logits_soft_cap", berth_call_f64(call, "logits_soft_cap", 0))));
+    const berth_value y =
+        BERTH_EMIT(builder, "paged_attention", .prefix = call->prefix,
+                   BERTH_INPUTS(query, key, value, call->inputs[3]), .attributes = attributes,
+                   .attribute_count = cache.chunk_size > 0 ? 4 : 3);
     const berth_dim flat[] = {
         BERTH_DIM_TOKENS,
         BERTH_DIM_CONST(cache.num_heads * cache.head_size),

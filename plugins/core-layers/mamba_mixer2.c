@@ -7,11 +7,12 @@
 // head_dim), n_groups (1), num_heads (128), head_dim (64), use_conv_bias (1), use_bias (0),
 // use_rms_norm (1), norm_before_gate (0), rms_norm_eps (1e-5), activation ("silu"), chunk_size
 // (256), ssm_state_dtype ("f32"), multipliers (none: of what in_proj gives for z, x, B, C and dt),
-// tp_size (1), tp_rank (0). One group belongs to every rank, several are divided. Parameters:
-// in_proj (shards "z", "x", "B", "C", "dt", or one tensor of all), conv1d (shards "x", "B", "C", or
-// one), A float32 (−exp of the checkpoint's A_log), D, dt_bias, norm, out_proj. States per
-// sequence: PREFIX.conv1d [conv_kernel_size − 1, channels], or one for each of x, B and C where
-// these have different multipliers; PREFIX [heads, head_dim, ssm_state_size].
+// dt_limit (none: two numbers, between which time steps lie), tp_size (1), tp_rank (0). One group
+// belongs to every rank, several are divided. Parameters: in_proj (shards "z", "x", "B", "C", "dt",
+// or one tensor of all), conv1d (shards "x", "B", "C", or one), A float32 (−exp of the checkpoint's
+// A_log), D, dt_bias, norm, out_proj. States per sequence: PREFIX.conv1d [conv_kernel_size − 1,
+// channels], or one for each of x, B and C where these have different multipliers; PREFIX [heads,
+// head_dim, ssm_state_size].
 #include "linear/mixer.h"
 
 enum { GATE, INNER, B, C, STEPS, PARTS };
@@ -208,12 +209,18 @@ static berth_value scan(const berth_mixer *mixer, const sizes *size, const berth
     const berth_mixer_weight skip = {"D", {size->heads}, 1, 1, 0};
     const berth_mixer_weight bias = {"dt_bias", {size->heads}, 1, 1, 0};
     builder->state(builder, &state);
+    const berth_attribute *limit =
+        berth_attribute_find(mixer->call->attributes, mixer->call->attribute_count, "dt_limit");
+    const berth_attribute *const attributes[] = {
+        BERTH_BOOL("dt_softplus", 1),
+        BERTH_I64("chunk_size", berth_call_i64(mixer->call, "chunk_size", 256)),
+        limit,
+    };
     return BERTH_EMIT(
         builder, "ssd", .prefix = state.layer,
         BERTH_INPUTS(x[INNER], x[STEPS], berth_mixer_parameter(mixer, decay), x[B], x[C],
                      berth_mixer_parameter(mixer, skip), berth_mixer_parameter(mixer, bias)),
-        BERTH_ATTRIBUTES(BERTH_BOOL("dt_softplus", 1),
-                         BERTH_I64("chunk_size", berth_call_i64(mixer->call, "chunk_size", 256))));
+        .attributes = attributes, .attribute_count = limit && limit->count > 0 ? 3 : 2);
 }
 
 // The norm without the gate, and then the gate. Each rank must have whole groups.

@@ -3,10 +3,11 @@
 // Inputs positions (absent: those of the batch), hidden states [tokens, hidden_size], and
 // optionally llama_4_scaling [tokens, 1], by which the queries are multiplied; output [tokens,
 // hidden_size]. Attributes: hidden_size, num_heads, scale, qk_nope_head_dim, qk_rope_head_dim,
-// v_head_dim, q_lora_rank (0: queries come from one projection), kv_lora_rank, rms_norm_eps (1e-6),
-// tp_size (1), tp_rank (0), and those of rotary_embedding but rotary_dim; without max_position no
-// rope. Parameters: with q_lora_rank fused_qkv_a_proj (shards "0": queries, "1": latents and
-// rotated key), q_a_layernorm, q_b_proj, otherwise q_proj and kv_a_proj_with_mqa; kv_a_layernorm,
+// v_head_dim, q_lora_rank (0: queries come from one projection), kv_lora_rank, bias (0: of the
+// projections to latent rows and of o_proj), rms_norm_eps (1e-6), tp_size (1), tp_rank (0), and
+// those of rotary_embedding but rotary_dim; without max_position no rope. Parameters: with
+// q_lora_rank fused_qkv_a_proj (shards "0": queries, "1": latents and rotated key), q_a_layernorm,
+// q_b_proj, otherwise q_proj and kv_a_proj_with_mqa; kv_a_layernorm,
 // kv_b_proj, o_proj. Cache: PREFIX.attn, rows of kv_lora_rank + qk_rope_head_dim.
 #include "linear/mixer.h"
 
@@ -19,6 +20,7 @@ typedef struct sizes {
     int64_t value;
     int64_t q_rank; // 0: none
     int64_t rank;   // of keys and values
+    int has_bias;
 } sizes;
 
 static sizes read_sizes(const berth_mixer *mixer) {
@@ -31,6 +33,7 @@ static sizes read_sizes(const berth_mixer *mixer) {
         .value = berth_call_i64(call, "v_head_dim", 0),
         .q_rank = berth_call_i64(call, "q_lora_rank", 0),
         .rank = berth_call_i64(call, "kv_lora_rank", 0),
+        .has_bias = berth_call_i64(call, "bias", 0) != 0,
     };
     out.own = berth_world_part(mixer->builder, call, mixer->world, "num_heads", out.heads).extent;
     return out;
@@ -40,7 +43,7 @@ static sizes read_sizes(const berth_mixer *mixer) {
 static const char *const own[] = {
     "hidden_size",      "num_heads",  "scale",       "qk_nope_head_dim",
     "qk_rope_head_dim", "v_head_dim", "q_lora_rank", "kv_lora_rank",
-    "rms_norm_eps",     "tp_size",    "tp_rank",
+    "rms_norm_eps",     "tp_size",    "tp_rank",     "bias",
 };
 
 // Queries [tokens, heads · (nope + rope)], and latents beside the rotated key.
@@ -59,6 +62,7 @@ static void project(const berth_mixer *mixer, const sizes *size, berth_value x,
             .name = "kv_a_proj_with_mqa",
             .input_size = size->hidden,
             .output_size = keys,
+            .has_bias = size->has_bias,
         };
         out[0] = berth_mixer_project(mixer, queries, x);
         out[1] = berth_mixer_project(mixer, latents, x);
@@ -69,7 +73,7 @@ static void project(const berth_mixer *mixer, const sizes *size, berth_value x,
         mixer->builder, "MergedColumnParallelLinear",
         .prefix = berth_mixer_name(mixer, "fused_qkv_a_proj"), BERTH_INPUTS(x),
         BERTH_ATTRIBUTES(BERTH_I64("input_size", size->hidden), BERTH_I64S("output_sizes", both, 2),
-                         BERTH_BOOL("disable_tp", 1)));
+                         BERTH_BOOL("disable_tp", 1), BERTH_BOOL("bias", size->has_bias)));
     const berth_value latent = berth_mixer_columns(mixer, all, 0, size->q_rank);
     out[0] =
         berth_mixer_project(mixer, queries, berth_mixer_norm(mixer, "q_a_layernorm", latent, 1));
@@ -147,6 +151,7 @@ static void build(berth_builder *builder, const berth_call *call) {
         .name = "o_proj",
         .input_size = size.heads * size.value,
         .output_size = size.hidden,
+        .has_bias = size.has_bias,
     };
     berth_value projected[2] = {BERTH_VALUE_NONE, BERTH_VALUE_NONE};
     project(&mixer, &size, call->inputs[1], projected);

@@ -64,9 +64,8 @@ static berth_parameter of_experts(berth_builder *builder, const experts *self, c
         .input_dim = -1,
     };
     if (self->is_by_expert && self->world.size > 1) {
-        out.output_dim = 0;
-        out.stored_output_offset = self->experts.offset;
-        out.stored_output_extent = self->all_experts;
+        out.stored_slice_offset = self->experts.offset;
+        out.stored_slice_extent = self->all_experts;
     }
     return out;
 }
@@ -82,7 +81,7 @@ static berth_value w13(berth_builder *builder, const experts *self, const char *
     };
     const berth_shard *const list[] = {&shards[0], &shards[1]};
     berth_parameter parameter = of_experts(builder, self, name, shape, ndim);
-    if (!self->is_by_expert && self->has_gate && !self->is_in_turns) {
+    if (self->has_gate && !self->is_in_turns) {
         parameter.output_dim = 1;
         parameter.shards = list;
         parameter.shard_count = 2;

@@ -92,7 +92,6 @@ static void build(berth_builder *builder) {
     falcon.logit_scale = factor(builder, "lm_head_multiplier");
     // A factor of every key is one of every product with a query.
     falcon.attention_scale = factor(builder, "key_multiplier") / sqrt((double)falcon.head_size);
-    berth_mamba2_check_limits(builder);
     berth_decoder_build(builder, &falcon);
 }
 

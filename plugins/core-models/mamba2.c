@@ -23,7 +23,6 @@ static berth_value mix(berth_builder *b, const berth_decoder *decoder, int64_t l
 static void build(berth_builder *builder) {
     berth_decoder mamba2 = {.mix = mix};
     berth_mamba_read(builder, &mamba2);
-    berth_mamba2_check_limits(builder);
     berth_decoder_build(builder, &mamba2);
 }
 

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // OlmoeForCausalLM: Llama with a mixture of experts in every layer, and one norm over all heads of
-// queries and of keys.
+// queries and of keys; with clip_qkv what that and the values are is bounded.
 #include "decoder/decoder.h"
 
 static void build(berth_builder *builder) {
-    double clip = 0;
     berth_decoder olmoe = {.norm_eps = 1e-5, .qk_norm = BERTH_QK_NORM_ALL};
     berth_decoder_read(builder, &olmoe);
     berth_decoder_read_experts(builder, &olmoe);
-    if (builder->host->json_get_f64(builder->config, "clip_qkv", &clip) != BERTH_NOT_FOUND) {
-        berth_build_fail(builder, BERTH_UNSUPPORTED,
-                         "config.json: 'clip_qkv' is set; this architecture is built without it");
-    }
+    olmoe.qkv_limit = berth_config_f64_or(builder, "clip_qkv", 0);
     olmoe.has_qkv_bias = berth_config_bool_or(builder, "attention_bias", 0);
     olmoe.has_output_bias = olmoe.has_qkv_bias;
     olmoe.experts.renormalize = berth_config_bool_or(builder, "norm_topk_prob", 0);

@@ -2,6 +2,7 @@
 // Input: what a test wants to be different. Output: a checkpoint folder.
 #include "support/toy_llama.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/array.h"
@@ -52,6 +53,7 @@ static const toy_tensor tensors[] = {
     TENSOR(BLOCK "self_attn.k_norm.weight", "[4]", 8, TOY_QK_NORM, 0),
     TENSOR(BLOCK "self_attn.rotary_emb.inv_freq", "[2]", 4, TOY_EXTRA, 0),
     TENSOR("model.surplus", "[2]", 4, TOY_EXTRA, 0),
+    TENSOR("vision_tower.patch.weight", "[2]", 4, TOY_PART, 0),
 };
 
 #define KEY(name, text)                                                                            \
@@ -76,10 +78,15 @@ static const toy_key defaults[] = {
 
 void toy_llama_weights(const sandbox *box, unsigned flags) {
     tensor_row rows[BERTH_COUNT(tensors)];
+    char names[BERTH_COUNT(tensors)][96];
     size_t count = 0;
     for (size_t i = 0; i < BERTH_COUNT(tensors); ++i) {
+        const bool is_part = (flags & TOY_PART) != 0 && (tensors[i].needs & TOY_PART) == 0;
+        (void)snprintf(names[i], sizeof names[i], "%s%s", is_part ? "language_model." : "",
+                       tensors[i].row.name);
         if ((tensors[i].needs & ~flags) == 0 && (tensors[i].hides & flags) == 0) {
-            rows[count++] = tensors[i].row;
+            rows[count] = tensors[i].row;
+            rows[count++].name = names[i];
         }
     }
     tensor_file_write(sandbox_path(box, "model.safetensors"), rows, count);

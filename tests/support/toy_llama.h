@@ -12,6 +12,7 @@
 #define TOY_QK_NORM   8u  // stores Qwen3's norms of heads
 #define TOY_NO_NORM   16u // leaves model.norm.weight out
 #define TOY_EXTRA     32u // stores one tensor that no model knows
+#define TOY_PART      64u // stores all under "language_model.", beside a tensor of what sees
 
 // A config.json key and its JSON value; a NULL value takes the key away.
 typedef struct toy_key {

@@ -123,9 +123,16 @@ TEST(config_of_a_part_for_text_takes_the_place_of_the_whole_s) {
                   "\"eos_token_id\": 3, \"text_config\": {\"model_type\": \"b\", "
                   "\"hidden_size\": 2, \"rope_theta\": 3, \"torch_dtype\": \"float16\"}}",
                   "{\"architectures\": [\"A\"], \"model_type\": \"a\", \"eos_token_id\": 3, "
-                  "\"hidden_size\": 2, \"dtype\": \"float16\", \"rope_parameters\": "
-                  "{\"rope_type\": \"default\", \"rope_theta\": 3}}");
-    check_becomes("{\"text_config\": {\"model_type\": \"b\"}}", "{\"model_type\": \"b\"}");
+                  "\"hidden_size\": 2, \"dtype\": \"float16\", \"text_model_type\": \"b\", "
+                  "\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 3}}");
+    check_becomes("{\"text_config\": {\"model_type\": \"b\"}}",
+                  "{\"model_type\": \"b\", \"text_model_type\": \"b\"}");
+    // Whether the head is the table is the whole's to say.
+    check_becomes("{\"tie_word_embeddings\": true, \"text_config\": "
+                  "{\"tie_word_embeddings\": false}}",
+                  "{\"tie_word_embeddings\": true}");
+    check_becomes("{\"text_config\": {\"tie_word_embeddings\": false}}",
+                  "{\"tie_word_embeddings\": false}");
 }
 
 TEST(config_keeps_everything_else) {

@@ -19,6 +19,7 @@ typedef struct asked {
     int64_t is_by_expert;
     int64_t has_bias;
     int64_t has_shared;
+    bool has_own_tensors; // every expert, of all its projections
 } asked;
 
 // The weights of all experts, each element its own number.
@@ -31,7 +32,20 @@ typedef struct whole {
     char names[4][64];
     berth_stored_tensor tensors[4];
     size_t count;
+    int64_t part_shapes[2][2]; // of gate and up, of down
+    char part_names[3 * EXPERTS][64];
+    berth_stored_tensor parts[3 * EXPERTS]; // the same weights, where experts have their own
 } whole;
+
+#define RULE(text, name, id)                                                                       \
+    &(const berth_weight_rule) {                                                                   \
+        .size = sizeof(berth_weight_rule), .from = (text), .to = (name), .shard = (id)             \
+    }
+static const berth_weight_rule *const rules[] = {
+    RULE(".*.w1.weight", ".w13_weight", "w1"),
+    RULE(".*.w3.weight", ".w13_weight", "w3"),
+    RULE(".*.w2.weight", ".w2_weight", NULL),
+};
 
 static const char *const names[] = {"w13_weight", "w2_weight", "w13_bias", "w2_bias"};
 
@@ -50,6 +64,25 @@ static float *numbered(size_t count) {
         values[i] = (float)i;
     }
     return values;
+}
+
+static void part_init(whole *self, size_t index) {
+    static const char *const projections[] = {"w1", "w3", "w2"};
+    const size_t expert = index / 3;
+    const size_t part = index % 3;
+    const size_t elements = (size_t)INNER * HIDDEN;
+    const float *values = part < 2 ? self->values[0] + (2 * expert + part) * elements
+                                   : self->values[1] + expert * elements;
+    (void)snprintf(self->part_names[index], sizeof self->part_names[index], "mlp.%zu.%s.weight",
+                   expert, projections[part]);
+    self->parts[index] = (berth_stored_tensor){
+        .name = self->part_names[index],
+        .dtype = BERTH_DTYPE_F32,
+        .ndim = 2,
+        .shape = self->part_shapes[part == 2],
+        .data = values,
+        .bytes = elements * sizeof(float),
+    };
 }
 
 static void whole_init(whole *self, const asked *what) {
@@ -74,6 +107,14 @@ static void whole_init(whole *self, const asked *what) {
             .data = self->values[i],
             .bytes = elements * sizeof(float),
         };
+    }
+    const int64_t shapes[2][2] = {
+        {INNER,  HIDDEN},
+        {HIDDEN, INNER },
+    };
+    memcpy(self->part_shapes, shapes, sizeof shapes);
+    for (size_t i = 0; i < BERTH_COUNT(self->parts); ++i) {
+        part_init(self, i);
     }
 }
 
@@ -123,9 +164,11 @@ static berth_status build(const whole *self, int64_t size, int64_t rank, berth_m
         BERTH_I64("top_k", CHOICES),
         BERTH_I64("use_grouped_topk", what->has_shared),
     };
-    const berth_stored_tensor *tensors[4];
-    for (size_t i = 0; i < self->count; ++i) {
-        tensors[i] = &self->tensors[i];
+    const berth_stored_tensor *tensors[3 * EXPERTS];
+    const bool has_parts = what->has_own_tensors;
+    const size_t count = has_parts ? BERTH_COUNT(self->parts) : self->count;
+    for (size_t i = 0; i < count; ++i) {
+        tensors[i] = has_parts ? &self->parts[i] : &self->tensors[i];
     }
     const berth_call call = {
         .size = sizeof call,
@@ -141,7 +184,9 @@ static berth_status build(const whole *self, int64_t size, int64_t rank, berth_m
         .activation = BERTH_DTYPE_F32,
         .call = &call,
         .tensors = tensors,
-        .tensor_count = self->count,
+        .tensor_count = count,
+        .weight_rules = rules,
+        .weight_rule_count = BERTH_COUNT(rules),
         .feed = feed,
         .context = (void *)(uintptr_t)what,
     };
@@ -220,14 +265,17 @@ static void check_world(const whole *self, int64_t size) {
 
 TEST(ranks_have_every_element_of_the_experts_once) {
     static const asked cases[] = {
-        {"RoutedExperts", "silu",         0, 0, 0},
-        {"RoutedExperts", "gelu",         0, 1, 0},
-        {"RoutedExperts", "swigluoai",    0, 1, 0},
-        {"RoutedExperts", "relu2_no_mul", 0, 1, 0},
-        {"RoutedExperts", "silu",         1, 0, 0},
-        {"RoutedExperts", "swigluoai",    1, 1, 0},
-        {"MoERunner",     "silu",         0, 0, 0},
-        {"FusedMoE",      "silu",         0, 1, 1},
+        {"RoutedExperts", "silu",         0, 0, 0, false},
+        {"RoutedExperts", "gelu",         0, 1, 0, false},
+        {"RoutedExperts", "swigluoai",    0, 1, 0, false},
+        {"RoutedExperts", "relu2_no_mul", 0, 1, 0, false},
+        {"RoutedExperts", "silu",         1, 0, 0, false},
+        {"RoutedExperts", "swigluoai",    1, 1, 0, false},
+        {"MoERunner",     "silu",         0, 0, 0, false},
+        {"FusedMoE",      "silu",         0, 1, 1, false},
+        {"RoutedExperts", "silu",         0, 0, 0, true },
+        {"RoutedExperts", "silu",         1, 0, 0, true },
+        {"RoutedExperts", "gelu",         1, 1, 0, false},
     };
     for (size_t i = 0; i < BERTH_COUNT(cases); ++i) {
         whole all;
@@ -259,14 +307,15 @@ TEST(layers_of_experts_are_made_of_ops) {
     static const char *const runner[] = {"topk_softmax", "unquantized_fused_moe", "all_reduce"};
     static const char *const shared[] = {"grouped_topk", "unquantized_fused_moe", "add"};
     static const char *const by_expert[] = {"local_expert_ids", "first = 4", "count = 4"};
-    check_graph(&(asked){"MoERunner", "silu", 0, 0, 0}, 2, runner, BERTH_COUNT(runner));
-    check_graph(&(asked){"FusedMoE", "silu", 0, 0, 1}, 1, shared, BERTH_COUNT(shared));
-    check_graph(&(asked){"RoutedExperts", "silu", 1, 0, 0}, 2, by_expert, BERTH_COUNT(by_expert));
+    check_graph(&(asked){"MoERunner", "silu", 0, 0, 0, false}, 2, runner, BERTH_COUNT(runner));
+    check_graph(&(asked){"FusedMoE", "silu", 0, 0, 1, false}, 1, shared, BERTH_COUNT(shared));
+    check_graph(&(asked){"RoutedExperts", "silu", 1, 0, 0, false}, 2, by_expert,
+                BERTH_COUNT(by_expert));
 }
 
 TEST(a_world_that_does_not_divide_the_experts_is_refused) {
-    static const asked by_inner = {"RoutedExperts", "silu", 0, 0, 0};
-    static const asked by_expert = {"RoutedExperts", "silu", 1, 0, 0};
+    static const asked by_inner = {"RoutedExperts", "silu", 0, 0, 0, false};
+    static const asked by_expert = {"RoutedExperts", "silu", 1, 0, 0, false};
     const asked *const cases[] = {&by_inner, &by_expert};
     const char *const texts[] = {"intermediate_size 16 cannot be divided among 3 ranks",
                                  "num_experts 8 cannot be divided among 3 ranks"};

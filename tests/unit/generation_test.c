@@ -57,6 +57,21 @@ TEST(generation_config_gives_the_defaults) {
     close_rig(&r);
 }
 
+TEST(generation_stops_where_the_text_part_of_a_model_says) {
+    static const char *const configs[] = {
+        "{\"model_type\": \"gemma3\", \"text_config\": {\"eos_token_id\": [1, 106]}}",
+        "{\"eos_token_id\": [1, 106], \"text_config\": {\"eos_token_id\": 7}}",
+    };
+    for (size_t i = 0; i < BERTH_COUNT(configs); ++i) {
+        rig r;
+        open_rig(&r, NULL, configs[i]);
+        CHECK_OK(load(&r));
+        CHECK_UINT(r.generation.stop_count, 2);
+        CHECK_INT(r.generation.stop_ids[1], 106);
+        close_rig(&r);
+    }
+}
+
 TEST(generation_config_gives_the_number_of_tokens) {
     rig r;
     open_rig(&r, "{\"max_new_tokens\": 77}", NULL);

@@ -116,6 +116,18 @@ TEST(caches_of_a_model_have_the_blocks_of_the_configuration) {
     end(&f);
 }
 
+TEST(layers_with_windows_have_a_cache_group_of_their_own) {
+    fixture f;
+    start(&f, "tests/data/models/gemma2");
+    CHECK(f.build->kv_cache_count > 1);
+    for (size_t i = 0; i < f.build->kv_cache_count; ++i) {
+        const berth_kv_cache_spec *cache = &f.build->kv_caches[i];
+        CHECK_INT(cache->sliding_window, i % 2 == 0 ? 64 : 0);
+        CHECK_UINT(cache->group, i % 2 == 0 ? 0 : 2);
+    }
+    end(&f);
+}
+
 TEST(weights_of_a_model_are_what_the_checkpoint_holds) {
     fixture f;
     start(&f, "tests/data/models/llama");
@@ -224,6 +236,56 @@ TEST(biases_are_read_where_the_config_says_so) {
     CHECK_CONTAINS(f.graph.data, "mlp.down_proj.bias\" : f32[8]");
     end(&f);
     sandbox_remove(&box);
+}
+
+// One that also sees, of which the text part is a model that is known.
+static const toy_key seeing[] = {
+    {.key = "architectures", .value = "[\"LlavaForConditionalGeneration\"]"},
+    {.key = "model_type",    .value = "\"llava\""                          },
+    {.key = "text_config",   .value = "{\"model_type\": \"llama\"}"        },
+    {.key = NULL,            .value = NULL                                 },
+};
+
+TEST(text_part_of_a_model_that_sees_is_built_without_the_rest) {
+    sandbox box;
+    sandbox_make(&box);
+    toy_llama_config(&box, seeing);
+    toy_llama_weights(&box, TOY_PART);
+    fixture f;
+    start(&f, box.dir);
+    CHECK_STR(f.build->architecture, "LlamaForCausalLM");
+    CHECK_STR(find_weight(&f, "model.norm.weight")->pieces[0].tensor->name,
+              "language_model.model.norm.weight");
+    end(&f);
+    sandbox_remove(&box);
+}
+
+// What is left over in the text part itself is still an error.
+TEST(text_part_of_a_model_that_sees_must_be_whole) {
+    static const struct {
+        unsigned flags;
+        const char *message;
+    } cases[] = {
+        {TOY_PART | TOY_EXTRA,   "1 tensor unknown to the model: 'language_model.model.surplus'"},
+        {TOY_PART | TOY_NO_NORM, "1 tensor missing: 'model.norm.weight'"                        },
+        {TOY_EXTRA,              "1 tensor unknown to the model: 'model.surplus'"               },
+    };
+    for (size_t i = 0; i < BERTH_COUNT(cases); ++i) {
+        sandbox box;
+        fixture f = {0};
+        sandbox_make(&box);
+        toy_llama_config(&box, seeing);
+        toy_llama_weights(&box, cases[i].flags);
+        core_registry_init(&f.core, open_dummy());
+        CHECK_OK(berth_checkpoint_open(box.dir, &f.checkpoint));
+        CHECK_STATUS(berth_model_create(f.core.registry, &f.core.config, f.checkpoint,
+                                        BERTH_DTYPE_F32, &f.build),
+                     BERTH_CORRUPT);
+        CHECK_CONTAINS(berth_status_message(), cases[i].message);
+        berth_checkpoint_close(f.checkpoint);
+        core_registry_deinit(&f.core);
+        sandbox_remove(&box);
+    }
 }
 
 TEST(head_size_is_the_share_of_a_head_unless_it_is_given) {

@@ -75,6 +75,14 @@ static berth_value prepare(berth_builder *b, const berth_decoder *decoder, const
                                                         : y;
 }
 
+static void clamp(berth_builder *b, const berth_decoder *decoder, const char *name,
+                  berth_value qkv[3]) {
+    for (int i = 0; decoder->qkv_limit > 0 && i < 3; ++i) {
+        qkv[i] = BERTH_EMIT(b, "clamp", .prefix = name, BERTH_INPUTS(qkv[i]),
+                            BERTH_ATTRIBUTES(BERTH_F64("limit", decoder->qkv_limit)));
+    }
+}
+
 void berth_decoder_rotate(berth_builder *b, const berth_decoder *decoder, const char *name,
                           int64_t window, berth_value query_key[2]) {
     const int is_sliding = window > 0 && decoder->sliding_rope.count > 0;
@@ -122,7 +130,7 @@ static berth_value attend(berth_builder *b, const berth_decoder *decoder, int64_
 static berth_value attend_latents(berth_builder *b, const berth_decoder *decoder, const char *name,
                                   berth_value x) {
     const berth_decoder_latent *latent = &decoder->latent;
-    const berth_attribute *attributes[BERTH_DECODER_ROPE_MAX + 9];
+    const berth_attribute *attributes[BERTH_DECODER_ROPE_MAX + 10];
     uint64_t count = 0;
     for (uint64_t i = 1; i < decoder->rope.count; ++i) { // the first, rotary_dim, is the layer's
         attributes[count++] = &decoder->rope.attributes[i];
@@ -135,6 +143,7 @@ static berth_value attend_latents(berth_builder *b, const berth_decoder *decoder
         BERTH_I64("qk_nope_head_dim", latent->nope_size),
         BERTH_I64("qk_rope_head_dim", latent->rope_size),
         BERTH_I64("v_head_dim", latent->value_size),
+        BERTH_BOOL("bias", latent->has_bias),
         BERTH_F64("scale", decoder->attention_scale),
         BERTH_F64("rms_norm_eps", 1e-6), // whatever config.json says of the other norms
     };
@@ -160,6 +169,7 @@ berth_value berth_decoder_attention(berth_builder *b, const berth_decoder *decod
                      decoder->num_heads);
     qkv[1] = prepare(b, decoder, berth_build_name(b, "%s.%s", name, names->k_norm), qkv[1],
                      decoder->num_kv_heads);
+    clamp(b, decoder, name, qkv);
     berth_decoder_rotate(b, decoder, name, berth_decoder_window(b, decoder, layer), qkv);
     return BERTH_LAYER(
         b, "RowParallelLinear",

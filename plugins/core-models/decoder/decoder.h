@@ -105,6 +105,7 @@ typedef struct berth_decoder_latent {
     int64_t nope_size;
     int64_t rope_size;
     int64_t value_size;
+    int64_t has_bias; // of the projections to latent rows and of the output
 } berth_decoder_latent;
 
 typedef struct berth_decoder {
@@ -120,6 +121,7 @@ typedef struct berth_decoder {
     int64_t has_grouped_qkv;  // one tensor: queries, key and value of one key head after the other
     int64_t turns_neighbours; // the rope's pairs are columns 2i and 2i + 1
     int64_t has_no_rope;
+    double qkv_limit;        // queries, keys and values are clamped to it; 0: they are not
     double rotary_part;      // of a head that turns, unless config.json says; 0: all
     const char *activation;  // hidden_act unless config.json says; NULL: "silu"
     double norm_eps;         // unless config.json says; 0: 1e-6

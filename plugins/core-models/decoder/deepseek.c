@@ -24,11 +24,7 @@ static void read_attention(berth_builder *builder, berth_decoder *deepseek) {
     if (builder->host->json_get_i64(builder->config, "q_lora_rank", &rank) != BERTH_NOT_FOUND) {
         latent->q_lora_rank = berth_config_count(builder, "q_lora_rank");
     }
-    if (berth_config_bool_or(builder, "attention_bias", 0)) {
-        berth_build_fail(builder, BERTH_UNSUPPORTED,
-                         "config.json: 'attention_bias' is true; this architecture is built "
-                         "without it");
-    }
+    latent->has_bias = berth_config_bool_or(builder, "attention_bias", 0);
     deepseek->head_size = latent->rope_size; // of what turns
     berth_decoder_read_rope(builder, deepseek, "rope_parameters", &deepseek->rope);
     deepseek->attention_scale =

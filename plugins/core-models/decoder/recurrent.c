@@ -52,8 +52,13 @@ berth_value berth_mamba_mix(berth_builder *b, const berth_decoder *decoder,
                          BERTH_TEXT("activation", berth_config_str_or(b, "hidden_act", "silu"))));
 }
 
+#define NO_LIMIT 3e38 // Infinity is no number of JSON, so what is none there is this
+
 berth_value berth_mamba2_mix(berth_builder *b, const berth_decoder *decoder,
                              const berth_mamba2 *mamba, const char *name, berth_value x) {
+    double limit[] = {0, NO_LIMIT}; // of the time step
+    (void)b->host->json_get_f64(b->config, "time_step_limit.0", &limit[0]);
+    (void)b->host->json_get_f64(b->config, "time_step_limit.1", &limit[1]);
     return BERTH_LAYER(
         b, "MambaMixer2", .prefix = name, BERTH_INPUTS(x),
         BERTH_ATTRIBUTES(
@@ -69,18 +74,7 @@ berth_value berth_mamba2_mix(berth_builder *b, const berth_decoder *decoder,
             BERTH_F64("rms_norm_eps", decoder->norm_eps),
             BERTH_TEXT("activation", berth_config_str_or(b, "hidden_act", "silu")),
             BERTH_ATTRIBUTE_("multipliers", BERTH_ATTRIBUTE_F64S, .f64s = mamba->multipliers,
-                             .count = mamba->multipliers[0] != 0 ? 5 : 0)));
-}
-
-// Infinity is no number of JSON, so a limit above that is a number is one.
-void berth_mamba2_check_limits(berth_builder *b) {
-    double low = 0;
-    double high = 0;
-    (void)b->host->json_get_f64(b->config, "time_step_limit.0", &low);
-    const int is_limited =
-        b->host->json_get_f64(b->config, "time_step_limit.1", &high) == BERTH_OK && high < 1e30;
-    if (low > 0 || is_limited) {
-        berth_build_fail(b, BERTH_UNSUPPORTED,
-                         "config.json: time_step_limit; this release knows [0, Infinity] only");
-    }
+                             .count = mamba->multipliers[0] != 0 ? 5 : 0),
+            BERTH_ATTRIBUTE_("dt_limit", BERTH_ATTRIBUTE_F64S, .f64s = limit,
+                             .count = limit[0] > 0 || limit[1] < NO_LIMIT ? 2 : 0)));
 }

@@ -50,8 +50,6 @@ berth_value berth_mamba_mix(berth_builder *builder, const berth_decoder *decoder
                             const berth_mamba *mamba, const char *name, berth_value x);
 berth_value berth_mamba2_mix(berth_builder *builder, const berth_decoder *decoder,
                              const berth_mamba2 *mamba, const char *name, berth_value x);
-// Refuses limits of the time step that the op lacks: it has 0 below and none above.
-void berth_mamba2_check_limits(berth_builder *builder);
 
 // A of the recurrence is stored as a logarithm.
 #define BERTH_MAMBA_RULE                                                                           \

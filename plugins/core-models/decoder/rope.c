@@ -173,6 +173,14 @@ static void add_longrope(const reading *at) {
     add_sharpness(at);
     if (BERTH_HAS(at->builder, max_model_len) && at->builder->max_model_len > 0) {
         add(at, *BERTH_I64("max_model_len", at->builder->max_model_len));
+        return;
+    }
+    const int64_t trained = (int64_t)number_of(at, "original_max_position_embeddings", 1);
+    if (at->decoder->context_length > trained) {
+        BERTH_PLUGIN_LOG(at->builder->host, BERTH_LOG_INFO, "longrope",
+                         "%lld positions take long_factor; --max-model-len of at most %lld takes "
+                         "short_factor, as transformers does for sequences of that length",
+                         (long long)at->decoder->context_length, (long long)trained);
     }
 }
 
