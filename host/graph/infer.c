@@ -9,7 +9,9 @@ berth_status berth_graph_site(const berth_graph *graph, const berth_graph_node *
         BERTH_ARENA_ARRAY(arena, const berth_value_type *, node->input_count);
     const berth_value_type **outputs =
         BERTH_ARENA_ARRAY(arena, const berth_value_type *, node->output_count);
-    if (inputs == NULL || outputs == NULL) {
+    const berth_value_type **states =
+        BERTH_ARENA_ARRAY(arena, const berth_value_type *, node->state_count);
+    if (inputs == NULL || outputs == NULL || states == NULL) {
         return berth_arena_exhausted(arena, "op sites");
     }
     uint64_t parameter_mask = 0;
@@ -23,6 +25,10 @@ berth_status berth_graph_site(const berth_graph *graph, const berth_graph_node *
     for (size_t i = 0; i < node->output_count; ++i) {
         outputs[i] = &graph->values[node->outputs[i]].type;
     }
+    for (size_t i = 0; i < node->state_count; ++i) {
+        const berth_value state = node->states[i];
+        states[i] = state == BERTH_VALUE_NONE ? NULL : &graph->values[state].type;
+    }
     *out_site = (berth_op_site){
         .size = sizeof(*out_site),
         .host = host,
@@ -35,6 +41,8 @@ berth_status berth_graph_site(const berth_graph *graph, const berth_graph_node *
         .outputs = node->output_count > 0 ? outputs : NULL,
         .output_count = node->output_count,
         .parameter_mask = parameter_mask,
+        .states = states,
+        .state_count = node->state_count,
     };
     return BERTH_OK;
 }

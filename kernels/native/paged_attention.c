@@ -100,6 +100,25 @@ static berth_status check_chunks(const berth_op_site *site) {
                : BERTH_OK;
 }
 
+// [block_size, kv_heads, d] of a block.
+static berth_status check_cache(const berth_op_site *site, uint64_t state) {
+    const berth_value_type *cache = berth_site_state(site, state);
+    const berth_dim *query = site->inputs[QUERY]->dims;
+    if (!cache) {
+        return BERTH_OK;
+    }
+    if (cache->ndim < 3 || cache->dims[cache->ndim - 1].b != query[2].b) {
+        return BERTH_RULE_STATE(site, state, "must have heads of %lld numbers, as 'query' has",
+                                (long long)query[2].b);
+    }
+    const int64_t heads = cache->dims[cache->ndim - 2].b;
+    if (heads < 1 || query[1].b % heads != 0) {
+        return BERTH_RULE_STATE(site, state, "must have a number of heads that divides %lld",
+                                (long long)query[1].b);
+    }
+    return BERTH_OK;
+}
+
 static berth_status check_attributes(const berth_op_site *site) {
     const double scale = site->attributes[SCALE]->f64;
     const double cap = site->attributes[LOGITS_SOFT_CAP]->f64;
@@ -137,6 +156,8 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     BERTH_RULE_TRY(check_per_head(site, ALIBI_SLOPES));
     BERTH_RULE_TRY(check_sinks(site));
     BERTH_RULE_TRY(check_attributes(site));
+    BERTH_RULE_TRY(check_cache(site, KEY_CACHE));
+    BERTH_RULE_TRY(check_cache(site, VALUE_CACHE));
     berth_rule_give(out, site->inputs[QUERY]);
     return BERTH_OK;
 }

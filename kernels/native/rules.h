@@ -68,6 +68,14 @@ static inline berth_status berth_rule_f32(const berth_op_site *site, uint64_t in
                                                    : BERTH_RULE_FAIL(site, input, "must be f32");
 }
 
+// Rules of states are about the types that the graph declares; NULL: absent, or not known.
+#define BERTH_RULE_STATE(site, state, ...)                                                         \
+    berth_rule_fail_((site), (site)->op->states[state]->name, __VA_ARGS__)
+
+static inline const berth_value_type *berth_site_state(const berth_op_site *site, uint64_t state) {
+    return state < site->state_count ? site->states[state] : NULL;
+}
+
 static inline berth_status berth_rule_same_dtype(const berth_op_site *site, uint64_t input,
                                                  uint64_t as) {
     const berth_value_type *type = site->inputs[input];

@@ -68,6 +68,10 @@ typedef struct berth_op_site {
     uint64_t max_sequences;
     uint64_t cache_group; // index into block_tables and slot_mappings of the batch
     uint64_t block_size;  // tokens per block of the site's cache group, 0 without a state
+    // From ABI 1.1 on. Types of the states as the graph declares them, a paged one as one block;
+    // parallel to the op's, NULL: absent. None where a site is made without a graph.
+    const berth_value_type *const *states;
+    uint64_t state_count;
 } berth_op_site;
 
 // What infer writes: up to BERTH_MAX_OUTPUTS types and how many there are at this site.

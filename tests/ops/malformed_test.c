@@ -316,3 +316,55 @@ TEST(an_attribute_that_the_op_does_not_have_is_refused_and_named) {
     core_registry_deinit(&it.core);
     CHECK_UINT(it.wrong_count, 0);
 }
+
+// ---- states -------------------------------------------------------------------------------------
+
+// Four heads of eight numbers over a cache of blocks like this.
+static void check_cache(const core_registry *core, int64_t heads, int64_t size, const char *rule) {
+    const berth_value_type block = {
+        .size = sizeof block,
+        .dtype = BERTH_DTYPE_F32,
+        .ndim = 3,
+        .dims = {BERTH_DIM_CONST(16), BERTH_DIM_CONST(heads), BERTH_DIM_CONST(size)},
+    };
+    const berth_value_type rows = {
+        .size = sizeof rows,
+        .dtype = BERTH_DTYPE_F32,
+        .ndim = 3,
+        .dims = {BERTH_DIM_CONST(2), BERTH_DIM_CONST(4), BERTH_DIM_CONST(8)},
+    };
+    const berth_attribute scale = {
+        .size = sizeof scale,
+        .name = "scale",
+        .kind = BERTH_ATTRIBUTE_F64,
+        .f64 = 0.5,
+    };
+    const berth_attribute *const attributes[] = {&scale};
+    berth_graph_builder *builder = NULL;
+    berth_graph *graph = NULL;
+    CHECK_OK(berth_graph_begin(core->registry, "cache", &builder));
+    berth_graph_state(builder, LAYER, 0, &block);
+    berth_graph_state(builder, LAYER, 1, &block);
+    const berth_value query = berth_graph_parameter(builder, "query", &rows);
+    const berth_call call = {
+        .size = sizeof call,
+        .name = "paged_attention",
+        .prefix = LAYER,
+        .inputs = &query,
+        .input_count = 1,
+        .attributes = attributes,
+        .attribute_count = 1,
+    };
+    (void)berth_graph_op(builder, &call);
+    CHECK_STATUS(berth_graph_finish(builder, &graph), BERTH_INVALID_ARGUMENT);
+    CHECK_CONTAINS(berth_status_message(), rule);
+    berth_status_clear();
+}
+
+TEST(a_cache_of_other_heads_is_refused_and_named) {
+    core_registry core;
+    core_registry_init(&core, NULL);
+    check_cache(&core, 2, 6, "paged_attention: 'key_cache' must have heads of 8 numbers");
+    check_cache(&core, 3, 8, "paged_attention: 'key_cache' must have a number of heads that");
+    core_registry_deinit(&core);
+}
