@@ -49,15 +49,13 @@ static inline int berth_e2m1_twice(uint8_t code) {
 
 // Rounds to nearest, ties to the even code; saturates at 6. A NaN becomes 6.
 static inline uint8_t berth_to_e2m1(float value) {
+    static const float middles[7] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f};
     const float magnitude = value < 0 ? -value : value;
-    const uint8_t code = magnitude <= 0.25f   ? 0
-                         : magnitude < 0.75f  ? 1
-                         : magnitude <= 1.25f ? 2
-                         : magnitude < 1.75f  ? 3
-                         : magnitude <= 2.5f  ? 4
-                         : magnitude < 3.5f   ? 5
-                         : magnitude <= 5.0f  ? 6
-                                              : 7;
+    uint8_t code = 0;
+    for (int i = 0; i < 7; ++i) { // a middle itself belongs to the even one of its neighbours
+        const int is_below = i % 2 == 0 ? magnitude <= middles[i] : magnitude < middles[i];
+        code = (uint8_t)(code + !is_below);
+    }
     return (uint8_t)(code | (value < 0 ? 8 : 0));
 }
 

@@ -44,6 +44,7 @@ static int32_t *tokens_of(const berth_block_pool *pool, int32_t id) {
 // The first group's block of these tokens behind `parent`, or 0.
 static int32_t find_tokens(const berth_block_pool *pool, uint64_t parent, const int32_t *tokens) {
     const size_t bytes = (size_t)pool->block_size * sizeof *tokens;
+    assert(pool->buckets != NULL); // nobody looks where prefixes are not kept
     int32_t id = pool->buckets[bucket_of_tokens(pool, parent, tokens)];
     while (id != 0 &&
            (pool->blocks[id].parent != parent || memcmp(tokens_of(pool, id), tokens, bytes) != 0)) {

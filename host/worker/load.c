@@ -5,6 +5,8 @@
 // never more than a piece for every thread.
 #include "worker/worker_private.h"
 
+#include <assert.h>
+
 #include "base/array.h"
 #include "base/interrupt.h"
 #include "base/thread.h"
@@ -23,12 +25,13 @@ static uint64_t row_bytes(const berth_weight *weight) {
 }
 
 static uint64_t row_count(const berth_weight *weight) {
-    return row_bytes(weight) > 0 ? weight->bytes / row_bytes(weight) : 0;
+    return weight->bytes / row_bytes(weight);
 }
 
 // So many that they are about PIECE_BYTES.
 static uint64_t rows_of_piece(const berth_weight *weight) {
     const uint64_t unit = row_bytes(weight) * BERTH_PACK_ROWS;
+    assert(unit > 0);
     return (unit < PIECE_BYTES ? PIECE_BYTES / unit : 1) * BERTH_PACK_ROWS;
 }
 
@@ -140,7 +143,7 @@ static berth_status load_rows(loader *self) {
 
 static bool comes_in_rows(const void *context, const berth_weight *weight) {
     const berth_default_worker *base = context;
-    return weight->made_by == NULL && berth_weight_has_rows(weight) &&
+    return weight->made_by == NULL && weight->bytes > 0 && berth_weight_has_rows(weight) &&
            berth_plan_takes_rows(base->plan, weight->value);
 }
 

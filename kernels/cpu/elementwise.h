@@ -216,7 +216,13 @@ BERTH_INLINE berth_vec berth_formula_gelu_tanh(const berth_activation *self, ber
 }
 
 // The part and the forward of a kernel of that formula: `shape` is unary or gated.
-#define BERTH_SWEEP(shape, formula) BERTH_SWEEP_EITHER(shape, formula, formula)
+#define BERTH_SWEEP(shape, formula)                                                                \
+    static void part_of(const void *work, int64_t part, int64_t parts) {                           \
+        const berth_sweep *in = work;                                                              \
+        berth_sweep_part(in, berth_sweep_##shape##_row, formula,                                   \
+                         berth_share(berth_row_count(in->args->outputs[0]), part, parts));         \
+    }                                                                                              \
+    BERTH_SWEEP_FORWARD
 
 // Of two formulas, the first where the instance's flag is set. Why not one that asks: the numbers
 // of both would have to be in registers.
@@ -224,12 +230,15 @@ BERTH_INLINE berth_vec berth_formula_gelu_tanh(const berth_activation *self, ber
     static void part_of(const void *work, int64_t part, int64_t parts) {                           \
         const berth_sweep *in = work;                                                              \
         const berth_span rows = berth_share(berth_row_count(in->args->outputs[0]), part, parts);   \
-        if ((flagged) != (other) && in->self->flag) {                                              \
+        if (in->self->flag) {                                                                      \
             berth_sweep_part(in, berth_sweep_##shape##_row, flagged, rows);                        \
         } else {                                                                                   \
             berth_sweep_part(in, berth_sweep_##shape##_row, other, rows);                          \
         }                                                                                          \
     }                                                                                              \
+    BERTH_SWEEP_FORWARD
+
+#define BERTH_SWEEP_FORWARD                                                                        \
     static berth_status forward(void *self, const berth_op_args *args) {                           \
         return berth_sweep_run(self, args, part_of);                                               \
     }

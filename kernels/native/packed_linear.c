@@ -77,8 +77,9 @@ static float weight_at(const berth_op_args *args, const berth_code_scales *scale
                        int64_t n, int64_t k) {
     const berth_tensor *zeros = args->inputs[ZERO_POINTS];
     const int64_t group = k / scales->columns;
-    const float zero = zeros ? (float)((const uint8_t *)berth_row(zeros, n / scales->rows))[group]
-                             : berth_code_zero(code);
+    const int64_t row = n / scales->rows;
+    const float zero =
+        zeros ? (float)((const uint8_t *)berth_row(zeros, row))[group] : berth_code_zero(code);
     return (berth_code_value(code, berth_row(args->inputs[WEIGHT], n), k) - zero) *
            berth_code_scale(scales, n, group);
 }

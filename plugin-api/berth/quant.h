@@ -129,21 +129,26 @@ static inline berth_value berth_quant_bias(berth_builder *builder, const berth_l
     return linear->has_bias ? builder->parameter(builder, &bias) : BERTH_VALUE_NONE;
 }
 
-// A parameter that process_weights_after_loading makes.
+// A parameter that process_weights_after_loading makes; a matrix, or of shape [n, 0] a vector.
 static inline berth_value berth_quant_made(berth_builder *builder, const berth_linear *linear,
                                            const char *leaf, const char *dtype,
-                                           const int64_t *shape, uint64_t ndim) {
+                                           const int64_t shape[2]) {
     const berth_parameter parameter = {
         .size = sizeof(berth_parameter),
         .name = berth_build_name(builder, "%s.%s", linear->prefix, leaf),
         .shape = shape,
-        .ndim = ndim,
+        .ndim = shape[1] > 0 ? 2 : 1,
         .output_dim = -1,
         .input_dim = -1,
         .role = BERTH_PARAMETER_MADE,
         .dtype = dtype,
     };
     return builder->parameter(builder, &parameter);
+}
+static inline berth_value berth_quant_made_vector(berth_builder *builder,
+                                                  const berth_linear *linear, const char *leaf,
+                                                  const char *dtype, int64_t length) {
+    return berth_quant_made(builder, linear, leaf, dtype, (const int64_t[2]){length, 0});
 }
 
 // ---- finding out about a layer ------------------------------------------------------------------

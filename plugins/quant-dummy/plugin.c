@@ -34,8 +34,8 @@ static void create_weights(berth_builder *builder, const berth_linear *linear,
     weight.role = BERTH_PARAMETER_STORED;
     weight.dtype = "f32"; // of whatever float type it is stored
     (void)builder->parameter(builder, &weight);
-    weights[CODES] = berth_quant_made(builder, linear, "codes", "i8", codes, 2);
-    weights[SCALES] = berth_quant_made(builder, linear, "scales", "f32", scales, 2);
+    weights[CODES] = berth_quant_made(builder, linear, "codes", "i8", codes);
+    weights[SCALES] = berth_quant_made(builder, linear, "scales", "f32", scales);
     weights[BIAS] = berth_quant_bias(builder, linear);
 }
 

@@ -41,8 +41,8 @@ static void create_weights(berth_builder *builder, const berth_linear *linear,
     for (size_t i = 0; i < sizeof left / sizeof left[0]; ++i) {
         builder->ignore(builder, left[i]);
     }
-    weights[WEIGHT] = berth_quant_made(builder, linear, "codes", "u8", codes, 2);
-    weights[SCALE] = berth_quant_made(builder, linear, "weight_scale_of_groups", "f32", scales, 2);
+    weights[WEIGHT] = berth_quant_made(builder, linear, "codes", "u8", codes);
+    weights[SCALE] = berth_quant_made(builder, linear, "weight_scale_of_groups", "f32", scales);
     weights[BIAS] = berth_quant_bias(builder, linear);
 }
 

@@ -26,7 +26,6 @@ static int is_weight_only(const berth_linear *linear) {
 
 static void create_weights(berth_builder *builder, const berth_linear *linear,
                            berth_value *weights) {
-    static const int64_t one = 1;
     const int64_t scales[] = {linear->output_size, linear->input_size / GROUP};
     const int64_t half[] = {linear->output_size, linear->input_size / 2};
     const int64_t codes[] = {linear->output_size, linear->input_size};
@@ -36,14 +35,14 @@ static void create_weights(berth_builder *builder, const berth_linear *linear,
     declare(builder, linear, "weight_packed", "u8", 2);
     declare(builder, linear, "weight_scale", "f8_e4m3fn", GROUP);
     declare(builder, linear, "weight_global_scale", "f32", 0);
-    weights[SCALE] = berth_quant_made(builder, linear, "weight_scale_of_groups", "f32", scales, 2);
+    weights[SCALE] = berth_quant_made(builder, linear, "weight_scale_of_groups", "f32", scales);
     if (is_weight_only(linear)) {
-        weights[WEIGHT] = berth_quant_made(builder, linear, "codes", "u8", half, 2);
+        weights[WEIGHT] = berth_quant_made(builder, linear, "codes", "u8", half);
     } else {
-        weights[WEIGHT] = berth_quant_made(builder, linear, "codes", "i8", codes, 2);
+        weights[WEIGHT] = berth_quant_made(builder, linear, "codes", "i8", codes);
         declare(builder, linear, "input_global_scale", "f32", 0);
         weights[INPUT_GLOBAL] =
-            berth_quant_made(builder, linear, "input_global_scale_of_all", "f32", &one, 1);
+            berth_quant_made_vector(builder, linear, "input_global_scale_of_all", "f32", 1);
     }
     weights[BIAS] = berth_quant_bias(builder, linear);
 }

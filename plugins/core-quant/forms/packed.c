@@ -159,18 +159,18 @@ static void create_weights(berth_builder *builder, const berth_linear *linear,
     }
     builder->ignore(builder, ".weight_shape");
     declare_words(builder, linear, &of);
-    weights[WEIGHT] = berth_quant_made(builder, linear, "codes", "u8", codes, 2);
+    weights[WEIGHT] = berth_quant_made(builder, linear, "codes", "u8", codes);
     weights[SCALE] = declare_scales(builder, linear, &of, group);
     if (of.words != BERTH_FORM_WORDS_AWQ && (of.is_sorted || of.words == BERTH_FORM_WORDS_GPTQ)) {
         declare_groups(builder, linear, &of);
     }
     if (of.is_sorted) {
         weights[PERMUTATION] =
-            berth_quant_made(builder, linear, "permutation", "i32", &linear->input_size, 1);
+            berth_quant_made_vector(builder, linear, "permutation", "i32", linear->input_size);
     }
     if (of.has_zeros) {
         declare_zeros(builder, linear, &of, group);
-        weights[ZEROS] = berth_quant_made(builder, linear, "zero_points", "u8", zeros, 2);
+        weights[ZEROS] = berth_quant_made(builder, linear, "zero_points", "u8", zeros);
     }
     weights[BIAS] = berth_quant_bias(builder, linear);
 }

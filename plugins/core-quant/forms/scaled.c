@@ -51,7 +51,7 @@ static berth_value declare_scale(berth_builder *builder, const berth_linear *lin
     scale.dtype = "f32";
     scale.is_per_tensor = 1;
     (void)builder->parameter(builder, &scale);
-    return berth_quant_made(builder, linear, "weight_scale_of_outputs", "f32", shape, 2);
+    return berth_quant_made(builder, linear, "weight_scale_of_outputs", "f32", shape);
 }
 
 static void declare_number(berth_builder *builder, const berth_linear *linear, const char *leaf,
@@ -80,19 +80,18 @@ static berth_value declare_quant_bias(berth_builder *builder, const berth_linear
 
 static void declare_input(berth_builder *builder, const berth_linear *linear, const notes *of,
                           berth_value *weights) {
-    static const int64_t one = 1;
     declare_number(builder, linear, "input_scale", "f32");
-    weights[INPUT_SCALE] = berth_quant_made(builder, linear, "input_scale_of_all", "f32", &one, 1);
+    weights[INPUT_SCALE] = berth_quant_made_vector(builder, linear, "input_scale_of_all", "f32", 1);
     if (of->zero == BERTH_FORM_SYMMETRIC) {
         return;
     }
     const int is_bias = of->zero == BERTH_FORM_QUANT_BIAS;
     declare_number(builder, linear, is_bias ? "input_offset" : "input_zero_point",
                    is_bias ? "f32" : "i8");
-    weights[INPUT_ZERO] = berth_quant_made(builder, linear, "input_zero_of_all", "i8", &one, 1);
+    weights[INPUT_ZERO] = berth_quant_made_vector(builder, linear, "input_zero_of_all", "i8", 1);
     weights[SUM_BIAS] =
         is_bias ? declare_quant_bias(builder, linear)
-                : berth_quant_made(builder, linear, "sum_bias", "i32", &linear->output_size, 1);
+                : berth_quant_made_vector(builder, linear, "sum_bias", "i32", linear->output_size);
 }
 
 static void create_weights(berth_builder *builder, const berth_linear *linear,
@@ -223,26 +222,27 @@ static berth_status process(const berth_host *host, const berth_linear *linear,
 // ---- nodes --------------------------------------------------------------------------------------
 
 // q[0] the codes of x, q[1] their scales.
-static void quantise(berth_builder *builder, const berth_linear *linear, const notes *of,
-                     const berth_value *weights, berth_value x, berth_value q[2]) {
+static void quantise(berth_builder *builder, const berth_linear *linear, const berth_value *weights,
+                     berth_value x, berth_value q[2]) {
+    const notes of = read(linear);
     const char *prefix = linear->prefix;
-    const int is_static = of->input == BERTH_FORM_INPUT_STATIC;
+    const int is_static = of.input == BERTH_FORM_INPUT_STATIC;
     const int64_t groups[] = {is_static ? -1 : 1,
-                              of->input == BERTH_FORM_INPUT_GROUP ? of->columns : -1};
+                              of.input == BERTH_FORM_INPUT_GROUP ? of.columns : -1};
     const berth_value scale = is_static ? weights[INPUT_SCALE] : BERTH_VALUE_NONE;
     const berth_value zero = is_static ? weights[INPUT_ZERO] : BERTH_VALUE_NONE;
     const berth_call call = {
         .size = sizeof(berth_call),
-        .name = of->code == BERTH_CODE_I8 ? "quant_int8" : "quant_fp8",
+        .name = of.code == BERTH_CODE_I8 ? "quant_int8" : "quant_fp8",
         .prefix = prefix,
-        BERTH_INPUTS(x, scale, of->code == BERTH_CODE_I8 ? zero : BERTH_VALUE_NONE),
+        BERTH_INPUTS(x, scale, of.code == BERTH_CODE_I8 ? zero : BERTH_VALUE_NONE),
         BERTH_ATTRIBUTES(BERTH_BOOL("static", is_static), BERTH_I64S("group_shape", groups, 2)),
         .outputs = q,
         .output_count = 2,
     };
     berth_call without = call;
     without.attribute_count = 0;
-    (void)builder->op(builder, of->code == BERTH_CODE_I8 ? &without : &call);
+    (void)builder->op(builder, of.code == BERTH_CODE_I8 ? &without : &call);
 }
 
 static berth_value apply(berth_builder *builder, const berth_linear *linear,
@@ -258,7 +258,7 @@ static berth_value apply(berth_builder *builder, const berth_linear *linear,
             BERTH_ATTRIBUTES(BERTH_TEXT("code", of.code == BERTH_CODE_I8 ? "i8" : "e4m3"),
                              BERTH_I64S("group_shape", groups, 2)));
     }
-    quantise(builder, linear, &of, weights, x, q);
+    quantise(builder, linear, weights, x, q);
     return BERTH_EMIT(
         builder, "scaled_linear", .prefix = linear->prefix,
         BERTH_INPUTS(q[0], q[1], weights[WEIGHT], weights[SCALE], weights[SUM_BIAS], weights[BIAS]),
