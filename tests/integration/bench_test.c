@@ -125,6 +125,36 @@ TEST(bench_model_refuses_what_it_cannot_do) {
     CHECK_CONTAINS(p.err, "--max-num-seqs 8 or --max-num-batched-tokens 512 is too little");
 }
 
+// ---- load ---------------------------------------------------------------------------------------
+
+TEST(bench_load_stands_beside_reading_the_files) {
+    program p;
+    double value = 0;
+    double share = 0;
+    double ceiling = 0;
+    need_cpu();
+    PROGRAM_MUST(&p, CPU, BERTH, "bench", "load", "--platform", "cpu", "--model", MODEL,
+                 "--threads", "2", "--json");
+    berth_json *root = program_json(&p);
+    CHECK_UINT(berth_json_size(root), 1);
+    check_row(berth_json_at(root, 0), "load", 2);
+    CHECK_OK(berth_json_get_f64(root, "0.value", &value));
+    CHECK_OK(berth_json_get_f64(root, "0.ceiling", &ceiling));
+    CHECK_OK(berth_json_get_f64(root, "0.share", &share));
+    CHECK(fabs(share - value / ceiling) < 1e-9);
+    berth_json_destroy(root);
+}
+
+TEST(bench_load_refuses_what_is_not_there) {
+    program p;
+    PROGRAM_RUN(&p, CPU, BERTH, "bench", "load");
+    CHECK_INT(p.status, 2);
+    CHECK_CONTAINS(p.err, "no model given");
+    PROGRAM_RUN(&p, CPU, BERTH, "bench", "load", "--model", MODEL "/absent");
+    CHECK_INT(p.status, 3);
+    CHECK_CONTAINS(p.err, "there is no such directory");
+}
+
 // ---- op -----------------------------------------------------------------------------------------
 
 TEST(bench_op_prints_a_case_of_each_kind) {
