@@ -15,8 +15,7 @@
 
 #define BERTH_ACTIVATION_NUMBERS 4
 
-// Begins as berth_instance does.
-typedef struct berth_activation {
+typedef struct berth_activation { // begins as berth_instance does
     const berth_host *host;
     const berth_cpu *cpu;
     float numbers[BERTH_ACTIVATION_NUMBERS]; // what `create` made of the attributes
@@ -189,8 +188,7 @@ BERTH_INLINE void berth_sweep_part(const berth_sweep *in, berth_sweep_row row,
     }
 }
 
-// An e^x is worth many copies.
-#define BERTH_SWEEP_COST 4
+#define BERTH_SWEEP_COST 4 // an e^x is worth many copies
 
 static inline berth_status berth_sweep_run(void *self, const berth_op_args *args,
                                            berth_work_fn part) {
@@ -224,8 +222,7 @@ BERTH_INLINE berth_vec berth_formula_gelu_tanh(const berth_activation *self, ber
     }                                                                                              \
     BERTH_SWEEP_FORWARD
 
-// Of two formulas, the first where the instance's flag is set. Why not one that asks: the numbers
-// of both would have to be in registers.
+// Of two formulas, the first where the flag is set. One that asks would keep the numbers of both.
 #define BERTH_SWEEP_EITHER(shape, flagged, other)                                                  \
     static void part_of(const void *work, int64_t part, int64_t parts) {                           \
         const berth_sweep *in = work;                                                              \

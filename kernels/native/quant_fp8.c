@@ -17,8 +17,8 @@
 // Rounding: vLLM's QuantFP8.forward_native. A scale is amax / 448, at least 1 / (448 · 512); groups
 // divide by it, all others multiply by its reciprocal. vLLM's device kernels divide per token, have
 // no least scale per tensor, one of 1e-10 / 448 per group, and make a finite code of a NaN, which
-// stays one here; a kernel may do so. The codes are e4m3fn up to ±448 everywhere; vLLM has fnuz codes
-// up to ±224 on one generation of ROCm devices.
+// stays one here; a kernel may do so. The codes are e4m3fn up to ±448 everywhere; vLLM has fnuz
+// codes up to ±224 on one generation of ROCm devices.
 #include <berth/op.h>
 
 #include "rules.h"
