@@ -171,8 +171,18 @@ static berth_status find_op(berth_session *session, const berth_op_entry **out_o
                       nearest ? "'" : "");
 }
 
-static bool is_wanted(const berth_site_record *site, const berth_op_entry *op) {
-    return !op || strcmp(site->op, op->op.name) == 0;
+// What is explained: sites of one op or of all. A linear layer is whatever its scheme makes of it,
+// so that the op "linear" stands for the nodes of all linear layers.
+typedef struct explanation {
+    const berth_worker *worker;
+    const berth_plan *plan;
+    const berth_op_entry *op; // NULL: all
+    bool has_schemes;         // sites of linear layers may be among them
+} explanation;
+
+static bool is_wanted(const explanation *of, const berth_site_record *site) {
+    return !of->op || strcmp(site->op, of->op->op.name) == 0 ||
+           (of->has_schemes && berth_worker_scheme(of->worker, site->layer));
 }
 
 static const char *how(const berth_site_record *site) {
@@ -182,10 +192,14 @@ static const char *how(const berth_site_record *site) {
                                : "implementation";
 }
 
-static void put_site(berth_json_writer *json, const berth_site_record *site) {
+static void put_site(berth_json_writer *json, const explanation *of,
+                     const berth_site_record *site) {
+    const berth_layer_scheme *scheme = berth_worker_scheme(of->worker, site->layer);
     berth_json_begin_object(json);
     berth_cli_put(json, "op", site->op);
     berth_cli_put(json, "layer", site->layer);
+    berth_cli_put(json, "scheme", scheme ? scheme->scheme : NULL);
+    berth_cli_put(json, "method", scheme ? scheme->method : NULL);
     berth_cli_put(json, "implementation", site->implementation);
     berth_cli_put(json, "how", how(site));
     berth_cli_put(json, "plugin", site->plugin);
@@ -197,7 +211,8 @@ static void put_site(berth_json_writer *json, const berth_site_record *site) {
     berth_json_end_object(json);
 }
 
-static void explain_json(berth_session *session, const berth_plan *plan, const berth_op_entry *op) {
+static void explain_json(berth_session *session, const explanation *of) {
+    const berth_plan *plan = of->plan;
     const berth_dispatch_counters counters = berth_plan_counters(plan);
     berth_json_writer json;
     berth_session_json(session, &json);
@@ -205,8 +220,8 @@ static void explain_json(berth_session *session, const berth_plan *plan, const b
     berth_json_put_key(&json, "sites");
     berth_json_begin_array(&json);
     for (size_t i = 0; i < berth_plan_site_count(plan); ++i) {
-        if (is_wanted(berth_plan_site(plan, i), op)) {
-            put_site(&json, berth_plan_site(plan, i));
+        if (is_wanted(of, berth_plan_site(plan, i))) {
+            put_site(&json, of, berth_plan_site(plan, i));
         }
     }
     berth_json_end_array(&json);
@@ -222,21 +237,29 @@ static void explain_json(berth_session *session, const berth_plan *plan, const b
     berth_session_json_end(session);
 }
 
-static berth_status explain_table(berth_session *session, const berth_plan *plan,
-                                  const berth_op_entry *op) {
-    static const char *const headings[] = {"op",     "layer",   "runs",   "how",
-                                           "plugin", "version", "reason", "runner-up"};
+static berth_status explain_table(berth_session *session, const explanation *of) {
+    static const char *const headings[] = {"op",      "layer",  "runs",      "how",    "plugin",
+                                           "version", "reason", "runner-up", "scheme", "method"};
+    const size_t columns = BERTH_COUNT(headings) - (of->has_schemes ? 0 : 2);
     berth_listing table;
-    berth_listing_begin(&table, session, headings, BERTH_COUNT(headings));
-    for (size_t i = 0; i < berth_plan_site_count(plan); ++i) {
-        const berth_site_record *site = berth_plan_site(plan, i);
-        if (is_wanted(site, op)) {
-            const char *const cells[] = {site->op,     site->layer,    site->implementation,
-                                         how(site),    site->plugin,   site->version,
-                                         site->reason, site->runner_up};
-            for (size_t k = 0; k < BERTH_COUNT(cells); ++k) {
-                berth_listing_add(&table, cells[k]);
-            }
+    berth_listing_begin(&table, session, headings, columns);
+    for (size_t i = 0; i < berth_plan_site_count(of->plan); ++i) {
+        const berth_site_record *site = berth_plan_site(of->plan, i);
+        const berth_layer_scheme *scheme = berth_worker_scheme(of->worker, site->layer);
+        const char *const cells[] = {
+            site->op,
+            site->layer,
+            site->implementation,
+            how(site),
+            site->plugin,
+            site->version,
+            site->reason,
+            site->runner_up,
+            scheme ? scheme->scheme : NULL,
+            scheme ? scheme->method : NULL,
+        };
+        for (size_t k = 0; is_wanted(of, site) && k < columns; ++k) {
+            berth_listing_add(&table, cells[k]);
         }
     }
     return berth_listing_end(&table);
@@ -253,10 +276,13 @@ static void explain_rest(berth_session *session, const berth_plan *plan) {
 }
 
 static berth_status explain(berth_session *session) {
-    const berth_op_entry *op = NULL;
-    const berth_plan *plan = berth_worker_plan(session->worker);
-    BERTH_TRY(find_op(session, &op));
-    if (!plan) {
+    explanation of = {
+        .worker = session->worker,
+        .plan = berth_worker_plan(session->worker),
+    };
+    BERTH_TRY(find_op(session, &of.op));
+    of.has_schemes = !of.op || strcmp(of.op->op.name, "linear") == 0;
+    if (!of.plan) {
         session->stage = BERTH_STAGE_WORKER;
         return BERTH_FAIL(UNSUPPORTED,
                           "the worker of platform '%s' loads models its own way: "
@@ -264,11 +290,11 @@ static berth_status explain(berth_session *session) {
                           session->decision.platform->platform.name);
     }
     if (session->config.is_json) {
-        explain_json(session, plan, op);
+        explain_json(session, &of);
         return BERTH_OK;
     }
-    BERTH_TRY(explain_table(session, plan, op));
-    explain_rest(session, plan);
+    BERTH_TRY(explain_table(session, &of));
+    explain_rest(session, of.plan);
     return BERTH_OK;
 }
 
@@ -292,9 +318,10 @@ const berth_command berth_command_ops_explain = {
     .arguments = "[OP]",
     .help = "show who runs each site of a model, and why; of one op or of all",
     .details =
-        "OP is an id or a class name. --json prints {sites, enabled, disabled, notes}; a site is\n"
-        "{op, layer, implementation, how, plugin, version, reason, runner_up, is_enabled,\n"
-        "is_bounced}.",
+        "OP is an id or a class name; linear is whatever schemes make of linear layers.\n"
+        "--json prints {sites, enabled, disabled, notes}; a site is {op, layer, scheme, method,\n"
+        "implementation, how, plugin, version, reason, runner_up, is_enabled, is_bounced}. Scheme\n"
+        "and method are null where the site is of no linear layer.",
     .bit = BERTH_COMMAND_OPS,
     .max_arguments = 1,
     .needs = BERTH_STAGE_MODEL,

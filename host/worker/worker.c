@@ -217,6 +217,16 @@ const berth_graph *berth_worker_graph(const berth_worker *worker) {
     return build ? build->graph : NULL;
 }
 
+const berth_layer_scheme *berth_worker_scheme(const berth_worker *worker, const char *layer) {
+    const berth_model_build *build = berth_worker_base(worker)->build;
+    for (size_t i = 0; build && i < build->scheme_count; ++i) {
+        if (strcmp(build->schemes[i].layer, layer) == 0) {
+            return &build->schemes[i];
+        }
+    }
+    return NULL;
+}
+
 void berth_worker_set_timed(const berth_worker *worker, bool is_timed) {
     berth_plan *plan = berth_worker_base(worker)->plan;
     if (plan) {

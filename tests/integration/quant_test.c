@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantized checkpoints, here and beside the repository: what the reference computed from the same
-// files, on the CPU and on the dummy; and bad ones, refused with layer, tensor and rule.
+// files, on the CPU and on the dummy; bad ones, refused with layer, tensor and rule; and who runs the
+// layers of good ones.
 #include <stdio.h>
 #include <string.h>
 
@@ -160,4 +161,69 @@ TEST(scheme_of_a_plugin_leaves_quantized_checkpoints_alone) {
                 "--quantization", "dummy", "--platform", "cpu");
     CHECK_INT(p.status, 5);
     CHECK_CONTAINS(p.err, "the quantization asked for is 'dummy', the checkpoint's is 'gptq'");
+}
+
+// ---- who runs a layer ---------------------------------------------------------------------------
+
+static void check_site(const berth_json *report, size_t index, const char *key, const char *want) {
+    char path[64];
+    berth_str text;
+    (void)snprintf(path, sizeof path, "sites.%zu.%s", index, key);
+    CHECK_OK(berth_json_get_str(report, path, &text));
+    CHECK_STR(text.data, want);
+}
+
+TEST(explain_shows_scheme_and_kernel_of_every_linear_layer) {
+    program p;
+    PROGRAM_MUST(&p, NULL, BERTH, "ops", "explain", "linear", "--model", GPTQ, "--platform", "cpu",
+                 "--json");
+    berth_json *report = program_json(&p);
+    check_site(report, 0, "op", "packed_linear");
+    check_site(report, 0, "layer", "model.layers.0.self_attn.qkv_proj");
+    check_site(report, 0, "scheme", "gptq");
+    check_site(report, 0, "method", "packed codes, inputs in floats");
+    const berth_json *sites = NULL;
+    CHECK_OK(berth_json_get_array(report, "sites", &sites));
+    const size_t head = berth_json_size(sites) - 1;
+    check_site(report, head, "op", "linear");
+    check_site(report, head, "layer", "lm_head");
+    check_site(report, head, "scheme", "unquantized");
+    check_site(report, head, "implementation", "cpu.linear");
+    check_site(report, head, "reason", "key cpu, priority 0");
+    check_site(report, head, "runner_up", "native of core-ops: native comes last");
+    berth_json_destroy(report);
+}
+
+TEST(explain_shows_all_nodes_that_a_scheme_makes_of_a_layer) {
+    program p;
+    PROGRAM_MUST(&p, NULL, BERTH, "ops", "explain", "linear", "--model",
+                 DATA "/ct-int8-static-asym", "--platform", "cpu");
+    CHECK_CONTAINS(p.out, "quant_int8 ");
+    CHECK_CONTAINS(p.out, "scaled_linear ");
+    CHECK_CONTAINS(p.out, "  compressed-tensors  scaled codes of 8 bits\n");
+    CHECK(strstr(p.out, "rms_norm") == NULL);
+}
+
+TEST(explain_of_an_unquantized_model_says_so) {
+    program p;
+    PROGRAM_MUST(&p, NULL, BERTH, "ops", "explain", "linear", "--model", "tests/data/models/llama",
+                 "--platform", "cpu", "--json");
+    berth_json *report = program_json(&p);
+    check_site(report, 0, "op", "linear");
+    check_site(report, 0, "scheme", "unquantized");
+    check_site(report, 0, "layer", "model.layers.0.self_attn.qkv_proj");
+    berth_json_destroy(report);
+}
+
+TEST(explain_of_another_op_has_no_scheme) {
+    program p;
+    PROGRAM_MUST(&p, NULL, BERTH, "ops", "explain", "rms_norm", "--model", GPTQ, "--platform",
+                 "cpu", "--json");
+    berth_json *report = program_json(&p);
+    const berth_json *scheme = berth_json_find(report, "sites.0.scheme");
+    CHECK(scheme != NULL && berth_json_kind_of(scheme) == BERTH_JSON_NULL);
+    berth_json_destroy(report);
+    PROGRAM_MUST(&p, NULL, BERTH, "ops", "explain", "rms_norm", "--model", GPTQ, "--platform",
+                 "cpu");
+    CHECK(strstr(p.out, "scheme") == NULL);
 }
