@@ -167,6 +167,14 @@ static berth_status build_with(berth_building *building, const berth_model_entry
     return status;
 }
 
+// The document is the caller's, also after a failure.
+static berth_status choose_scheme(berth_building *building, const berth_checkpoint *checkpoint,
+                                  berth_json **out_document) {
+    BERTH_TRY(berth_quant_document_read(building->registry, checkpoint, &building->quant_config,
+                                        out_document));
+    return berth_quantization_choose(building, checkpoint, building->config->quantization);
+}
+
 static berth_status create(const berth_registry *registry, const berth_config *config,
                            const berth_checkpoint *checkpoint, berth_dtype activation,
                            berth_model_build *build) {
@@ -185,9 +193,7 @@ static berth_status create(const berth_registry *registry, const berth_config *c
         .activation = activation,
         .arena = build->arena,
     };
-    BERTH_TRY(berth_quant_document_read(registry, checkpoint, &building.quant_config,
-                                        &build->quant_document));
-    BERTH_TRY(berth_quantization_choose(&building, checkpoint, config->quantization));
+    BERTH_TRY(choose_scheme(&building, checkpoint, &build->quant_document));
     build->architecture = entry->model.architecture;
     build->quantization = building.quantization->config.name;
     build->owner = entry->owner;
@@ -195,6 +201,23 @@ static berth_status create(const berth_registry *registry, const berth_config *c
 }
 
 // ---- entry points -------------------------------------------------------------------------------
+
+berth_status berth_model_scheme(const berth_registry *registry, const berth_config *config,
+                                const berth_checkpoint *checkpoint, berth_dtype activation,
+                                const char **out_scheme) {
+    berth_json *document = NULL;
+    berth_building building = {
+        .registry = registry,
+        .config = config,
+        .activation = activation,
+    };
+    const berth_status status = choose_scheme(&building, checkpoint, &document);
+    if (status == BERTH_OK) {
+        *out_scheme = building.quantization->config.name;
+    }
+    berth_json_destroy(document);
+    return status;
+}
 
 berth_status berth_model_create(const berth_registry *registry, const berth_config *config,
                                 const berth_checkpoint *checkpoint, berth_dtype activation,

@@ -122,6 +122,12 @@ typedef struct berth_model_build {
     berth_arena *arena;         // owned
 } berth_model_build;
 
+// The name of the quantization config that berth_model_create will find, for whoever has to be
+// asked about it before anything is built. Borrowed from the registry.
+BERTH_MUST_CHECK berth_status berth_model_scheme(const berth_registry *registry,
+                                                 const berth_config *config,
+                                                 const berth_checkpoint *checkpoint,
+                                                 berth_dtype activation, const char **out_scheme);
 // Finds the model class by architecture (nearest known name in the error), the quantization config,
 // builds and verifies the graph, resolves every weight against the checkpoint: missing and
 // unexpected tensors, shapes and dtypes are listed in the error. Activations have dtype

@@ -70,13 +70,16 @@ static berth_status check_heads(const berth_default_worker *base) {
 }
 
 static berth_status build_from(berth_default_worker *base, const berth_checkpoint *checkpoint) {
+    const char *scheme = NULL;
     BERTH_TRY(
         berth_platform_verify(base->platform, berth_checkpoint_architecture(checkpoint), NULL));
     base->activation =
         berth_activation_choose(base->config, base->platform, berth_checkpoint_dtype(checkpoint));
+    BERTH_TRY(
+        berth_model_scheme(base->registry, base->config, checkpoint, base->activation, &scheme));
+    BERTH_TRY(berth_platform_verify(base->platform, NULL, scheme));
     BERTH_TRY(berth_model_create(base->registry, base->config, checkpoint, base->activation,
                                  &base->build));
-    BERTH_TRY(berth_platform_verify(base->platform, NULL, base->build->quantization));
     BERTH_TRY(check_heads(base));
     BERTH_TRY(create_plan(base));
     BERTH_TRY(berth_worker_load_weights(base));

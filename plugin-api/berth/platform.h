@@ -66,6 +66,7 @@ typedef struct berth_platform {
     berth_status (*check_and_update_config)(void *self,
                                             berth_config *config); // [inherit][startup]
     // [inherit][startup] Refuse with BERTH_UNSUPPORTED and a text. NULL: everything is accepted.
+    // Asked once per model, before its graph is built.
     berth_status (*verify_model_arch)(void *self, const char *architecture);
     berth_status (*verify_quantization)(void *self,
                                         const char *quantization); // [inherit][startup]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantized checkpoints, here and beside the repository: what the reference computed from the same
-// files, on the CPU and on the dummy; bad ones, refused with layer, tensor and rule; and who runs the
-// layers of good ones.
+// files, on the CPU and on the dummy; bad ones, refused with layer, tensor and rule; and who runs
+// the layers of good ones.
 #include <stdio.h>
 #include <string.h>
 
@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "support/flow.h"
 #include "support/program.h"
 #include "support/sandbox.h"
 #include "support/test.h"
@@ -87,12 +88,16 @@ static void copy_file(const sandbox *box, const change *of, const char *name) {
     berth_free(data);
 }
 
+static void make_changed(sandbox *box, const change *of) {
+    sandbox_make(box);
+    copy_file(box, of, "config.json");
+    copy_file(box, of, "model.safetensors");
+}
+
 static void check_change(const change *of) {
     sandbox box;
     program p;
-    sandbox_make(&box);
-    copy_file(&box, of, "config.json");
-    copy_file(&box, of, "model.safetensors");
+    make_changed(&box, of);
     PROGRAM_RUN(&p, NULL, BERTH, "eval", "--model", box.dir, "--golden", GPTQ "/golden.json",
                 "--platform", "cpu");
     CHECK_INT(p.status, of->status);
@@ -137,6 +142,38 @@ TEST(bad_quantized_checkpoints_are_refused_with_layer_tensor_and_rule) {
     for (size_t i = 0; i < BERTH_COUNT(changes); ++i) {
         check_change(&changes[i]);
     }
+}
+
+// ---- what a platform says to a scheme -----------------------------------------------------------
+
+static berth_status refuse(void *self, const char *quantization) {
+    (void)self;
+    return BERTH_FAIL(UNSUPPORTED, "this device cannot run '%s'", quantization);
+}
+
+// No graph can be built of this one, so a platform that was asked later would not be heard.
+static const change wrong_bits = {
+    .folder = GPTQ,
+    .file = "config.json",
+    .from = "\"bits\": 4",
+    .to = "\"bits\": 3",
+};
+
+TEST(platform_is_asked_about_the_scheme_before_the_graph_is_built) {
+    sandbox box;
+    flow f;
+    make_changed(&box, &wrong_bits);
+    flow_init(&f);
+    f.config.model = box.dir;
+    f.config.platform = "cpu";
+    flow_start_worker(&f);
+    CHECK_STATUS(berth_worker_load_model(f.worker), BERTH_UNSUPPORTED);
+    CHECK_CONTAINS(berth_status_message(), "this layer has 3");
+    ((berth_platform *)(uintptr_t)&f.decision.platform->platform)->verify_quantization = refuse;
+    CHECK_STATUS(berth_worker_load_model(f.worker), BERTH_UNSUPPORTED);
+    CHECK_CONTAINS(berth_status_message(), "this device cannot run 'gptq'");
+    flow_deinit(&f);
+    sandbox_remove(&box);
 }
 
 // ---- a scheme of another plugin -----------------------------------------------------------------
