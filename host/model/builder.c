@@ -26,6 +26,14 @@ static void stop(berth_building *building, berth_status status) {
     }
 }
 
+// The same for what a layer's method declares.
+static void stop_declaring(berth_building *building, berth_status status) {
+    if (status != BERTH_OK) {
+        berth_processing_note(building->processing, "building");
+        stop(building, status);
+    }
+}
+
 // min(sizes) bytes of a struct that begins with its size; the rest stays zero.
 #define READ(type, from) *(type *)copy_struct(&(type){0}, sizeof(type), (from))
 static void *copy_struct(void *to, uint64_t own_size, const void *from) {
@@ -239,11 +247,12 @@ static berth_value slot_parameter(berth_builder *builder, const berth_parameter 
     berth_weight *weight = NULL;
     const berth_status status = berth_parameters_take(building->parameters, &own, &weight);
     if (status != BERTH_OK) {
-        stop(building, status);
+        stop_declaring(building, status);
         return BERTH_VALUE_NONE;
     }
+    weight->layer = weight->layer == NULL ? building->processing : weight->layer;
     if (own.role != BERTH_PARAMETER_RESIDENT) {
-        stop(building, berth_quantization_take(building, &own, weight));
+        stop_declaring(building, berth_quantization_take(building, &own, weight));
     }
     if (weight->value == BERTH_VALUE_NONE && own.role != BERTH_PARAMETER_STORED) {
         weight->value = berth_graph_parameter(building->graph, weight->name, &weight->type);
@@ -398,11 +407,12 @@ static const char *slot_intern(berth_builder *builder, const char *text, uint64_
 
 static void slot_fail(berth_builder *builder, berth_status status, const char *text,
                       uint64_t length) {
-    char copy[TEXT_BYTES];
-    const size_t size = length < sizeof copy ? (size_t)length : sizeof copy - 1;
-    memcpy(copy, text, size);
-    copy[size] = '\0';
-    berth_graph_fail(behind(builder)->graph, status, copy);
+    berth_building *building = behind(builder);
+    const berth_status code = status == BERTH_OK ? BERTH_INTERNAL : status;
+    if (!berth_graph_has_failed(building->graph)) {
+        const int size = length < TEXT_BYTES ? (int)length : TEXT_BYTES - 1;
+        stop_declaring(building, berth_status_fail(code, __FILE__, __LINE__, "%.*s", size, text));
+    }
 }
 
 static uint64_t slot_has_failed(const berth_builder *builder) {

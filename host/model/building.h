@@ -24,6 +24,10 @@ typedef struct berth_processing {
     size_t made_count;
 } berth_processing;
 
+// Adds to this thread's report which layer, of which scheme, a weight was declared for; `layer`
+// NULL adds nothing.
+void berth_processing_note(const berth_processing *layer, const char *doing);
+
 typedef struct berth_building {
     berth_builder face; // what plugins see
     const berth_registry *registry;

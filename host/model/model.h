@@ -95,6 +95,7 @@ typedef struct berth_weight {
     const struct berth_weight_piece *pieces; // one, or one per shard and slice
     size_t piece_count;
     const struct berth_processing *made_by; // NULL: it comes from the pieces
+    const struct berth_processing *layer;   // whose method declared it first; NULL: no method did
 } berth_weight;
 
 // One linear layer of the model and the quantization method that has it.

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/text.h"
+#include "model/building.h"
 #include "model/config_json.h"
 #include "model/pieces.h"
 
@@ -26,7 +27,7 @@ struct berth_parameters {
     berth_dtype activation;
     berth_map by_name; // name or alias → weight
     berth_array(berth_weight *) weights;
-    berth_missing_names missing; // of tensors
+    berth_missing_names missing;
 };
 
 // ---- one parameter ------------------------------------------------------------------------------
@@ -260,18 +261,45 @@ void berth_parameters_ignore(berth_parameters *parameters, const char *text) {
     berth_weight_names_ignore(&parameters->names, text);
 }
 
+// Begins a list of names: a separator, how many and what.
+static void begin_list(berth_text *text, const char *what, size_t count) {
+    berth_text_add_format(text, "%s%zu %s %s: ", text->size == 0 ? "" : "; ", count,
+                          count == 1 ? "tensor" : "tensors", what);
+}
+
+static void end_list(berth_text *text, size_t count) {
+    if (count > SHOWN) {
+        berth_text_add_format(text, " and %zu more", count - SHOWN);
+    }
+}
+
 static void list_names(berth_text *text, const char *what, size_t count, const char *const *names) {
     if (count == 0) {
         return;
     }
-    berth_text_add_format(text, "%s%zu %s %s: ", text->size == 0 ? "" : "; ", count,
-                          count == 1 ? "tensor" : "tensors", what);
+    begin_list(text, what, count);
     for (size_t i = 0; i < count && i < SHOWN; ++i) {
         berth_text_add_format(text, "%s'%.200s'", i == 0 ? "" : ", ", names[i]);
     }
-    if (count > SHOWN) {
-        berth_text_add_format(text, " and %zu more", count - SHOWN);
+    end_list(text, count);
+}
+
+// What nobody has, and which layer of which scheme needs it.
+static void list_missing(berth_text *text, const berth_missing_names *missing) {
+    if (missing->count == 0) {
+        return;
     }
+    begin_list(text, "missing", missing->count);
+    for (size_t i = 0; i < missing->count && i < SHOWN; ++i) {
+        const berth_missing_tensor *tensor = &missing->data[i];
+        const berth_processing *layer = tensor->weight->layer;
+        berth_text_add_format(text, "%s'%.200s'", i == 0 ? "" : ", ", tensor->name);
+        if (layer != NULL) {
+            berth_text_add_format(text, " of layer '%.200s' (%s)", layer->linear.prefix,
+                                  layer->scheme->config.name);
+        }
+    }
+    end_list(text, missing->count);
 }
 
 // Names of tensors that nobody took; the first few are kept.
@@ -328,7 +356,7 @@ berth_status berth_parameters_check(const berth_parameters *parameters) {
     }
     berth_text text;
     berth_text_init(&text, (size_t)8 << 10);
-    list_names(&text, "missing", parameters->missing.count, parameters->missing.data);
+    list_missing(&text, &parameters->missing);
     list_names(&text, "unknown to the model", unused.count, unused.names);
     const char *list = NULL;
     berth_status status = berth_text_finish(&text, &list);

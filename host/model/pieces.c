@@ -136,8 +136,10 @@ static berth_status add_piece(const filling *in, uint32_t index, struct berth_we
 
 static berth_status remember_missing(const filling *in, const char *shard, int64_t slice) {
     const char *text = berth_weight_names_stored(in->names, in->declared->name, shard, slice);
-    return text == NULL ? berth_arena_exhausted(in->names->arena, "weight names")
-                        : berth_array_push(in->missing, text);
+    return text == NULL
+               ? berth_arena_exhausted(in->names->arena, "weight names")
+               : berth_array_push(in->missing,
+                                  (berth_missing_tensor){.name = text, .weight = in->weight});
 }
 
 // ---- one tensor for all -------------------------------------------------------------------------

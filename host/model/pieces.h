@@ -19,7 +19,11 @@ struct berth_weight_piece {
     bool is_transposed;    // the tensor has the last two dimensions exchanged
 };
 
-typedef berth_array(const char *) berth_missing_names;
+typedef struct berth_missing_tensor {
+    const char *name;
+    const berth_weight *weight; // that needs it
+} berth_missing_tensor;
+typedef berth_array(berth_missing_tensor) berth_missing_names;
 
 // Finds the tensors of a declared parameter and sets the weight's pieces. What contradicts the
 // declaration fails; tensors that are not there are added to `missing`.

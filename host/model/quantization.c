@@ -251,8 +251,10 @@ static berth_status get_method(const berth_building *building, berth_processing 
         layer->scheme = plain;
         method = ask_method(building, plain, layer, &status);
     }
-    BERTH_TRY_NOTE(status, "building layer '%s' of scheme '%s'", layer->linear.prefix,
-                   building->quantization->config.name);
+    if (status != BERTH_OK) {
+        berth_processing_note(layer, "building");
+        return status;
+    }
     if (method == NULL) {
         return BERTH_FAIL(UNSUPPORTED, "layer '%s' is not quantized, and no plugin registers '%s'",
                           layer->linear.prefix, UNQUANTIZED);
@@ -262,6 +264,15 @@ static berth_status get_method(const berth_building *building, berth_processing 
            method->size < sizeof layer->method ? method->size : sizeof layer->method);
     layer->method.size = sizeof layer->method;
     return BERTH_OK;
+}
+
+// ---- reports ------------------------------------------------------------------------------------
+
+void berth_processing_note(const berth_processing *layer, const char *doing) {
+    if (layer != NULL) {
+        berth_status_note(__FILE__, __LINE__, "%s layer '%s' of scheme '%s'", doing,
+                          layer->linear.prefix, layer->scheme->config.name);
+    }
 }
 
 // ---- its nodes ----------------------------------------------------------------------------------

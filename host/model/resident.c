@@ -97,10 +97,8 @@ static berth_status process(const workshop *shop, const berth_host *host) {
 }
 
 static berth_status make(loading *in, workshop *shop, const berth_host *host) {
-    BERTH_TRY_NOTE(fill(shop), "loading the layer '%s' of scheme '%s'", shop->of->linear.prefix,
-                   shop->of->method.name);
-    BERTH_TRY_NOTE(process(shop, host), "processing the layer '%s' of scheme '%s'",
-                   shop->of->linear.prefix, shop->of->method.name);
+    BERTH_TRY(fill(shop));
+    BERTH_TRY(process(shop, host));
     for (size_t i = 0; i < shop->of->stored_count; ++i) { // before the made ones are packed
         berth_free(shop->stored[i].tensor.data);
         shop->stored[i].tensor.data = NULL;
@@ -147,6 +145,7 @@ berth_status berth_model_load(const berth_model_build *build, const berth_weight
     for (size_t i = 0; i < build->weight_count && status == BERTH_OK; ++i) {
         status = load(&in, &build->weights[i], build->host);
         if (status != BERTH_OK) {
+            berth_processing_note(build->weights[i].layer, "loading");
             berth_status_note(__FILE__, __LINE__, "loading '%s'", build->weights[i].name);
         }
     }

@@ -2,6 +2,7 @@
 // Quantized checkpoints, here and beside the repository: what the reference computed from the same
 // files, on the CPU and on the dummy; bad ones, refused with layer, tensor and rule; and who runs
 // the layers of good ones.
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "model/model.h"
 #include "support/flow.h"
 #include "support/program.h"
 #include "support/sandbox.h"
@@ -116,20 +118,24 @@ static const change changes[] = {
     {GPTQ,
      "config.json",                         "\"group_size\": 32",
      "\"group_size\": 24",                                                                  5,
-     {"layer 'model.layers.0.self_attn.qkv_proj'", "groups of 24 do not divide 64 inputs"}                         },
+     {"layer 'model.layers.0.self_attn.qkv_proj' of scheme 'gptq'",
+      "groups of 24 do not divide 64 inputs"}                                                                      },
     {GPTQ,
      "config.json",                         "\"desc_act\": true",
      "\"desc_act\":false",                                                                  5,
-     {"'g_idx' puts input", "desc_act", "model.layers.0.self_attn.qkv_proj"}                                       },
+     {"'g_idx' puts input", "desc_act",
+      "layer 'model.layers.0.self_attn.qkv_proj' of scheme 'gptq'"}                                                },
     {GPTQ,                   "config.json", "\"bits\": 4",                   "\"bits\": 3", 5, {"this layer has 3"}},
     {GPTQ,
      "config.json",                         "\"bits\": 4",
      "\"bits\": 8",                                                                         5,
-     {"qweight' has the shape [8, 64], the model needs [16, 64]"}                                                  },
+     {"'model.layers.0.self_attn.q_proj.qweight' has the shape [8, 64], the model needs [16, 64]",
+      "layer 'model.layers.0.self_attn.qkv_proj' of scheme 'gptq'"}                                                },
     {GPTQ,
      "model.safetensors",                   "layers.1.mlp.down_proj.scales",
      "layers.1.mlp.down_proj.scaleX",                                                       5,
-     {"1 tensor missing: 'model.layers.1.mlp.down_proj.scales'",
+     {"1 tensor missing: 'model.layers.1.mlp.down_proj.scales' of layer "
+      "'model.layers.1.mlp.down_proj' (gptq)",
       "unknown to the model: 'model.layers.1.mlp.down_proj.scaleX'"}                                               },
     {DATA "/ct-fp8-dynamic",
      "config.json",                         "\"lm_head\"",
@@ -141,6 +147,74 @@ static const change changes[] = {
 TEST(bad_quantized_checkpoints_are_refused_with_layer_tensor_and_rule) {
     for (size_t i = 0; i < BERTH_COUNT(changes); ++i) {
         check_change(&changes[i]);
+    }
+}
+
+// ---- bad scales ---------------------------------------------------------------------------------
+
+// The first number of a scale, replaced.
+typedef struct bad_scale {
+    const char *folder;
+    const char *tensor;
+    const char *layer;
+    const char *scheme;
+    bool is_nan; // else zero
+} bad_scale;
+
+static const bad_scale bad_scales[] = {
+    {GPTQ,                   "model.layers.1.mlp.down_proj.scales",     "model.layers.1.mlp.down_proj",      "gptq",               true},
+    {GPTQ,                   "model.layers.0.self_attn.k_proj.scales",  "model.layers.0.self_attn.qkv_proj", "gptq",
+     false                                                                                                                             },
+    {DATA "/ct-fp8-dynamic", "model.layers.0.mlp.up_proj.weight_scale",
+     "model.layers.0.mlp.gate_up_proj",                                                                      "compressed-tensors", true},
+};
+
+// Where the data of a tensor begins in its file, which ends with the data of the last one.
+static size_t find_data(const berth_safetensors *file, const berth_stored_tensor *tensor,
+                        size_t file_bytes) {
+    const berth_stored_tensor *last = berth_safetensors_at(file, berth_safetensors_count(file) - 1);
+    const char *end = (const char *)last->data + last->bytes;
+    return file_bytes - (size_t)(end - (const char *)tensor->data);
+}
+
+static void spoil_scale(const sandbox *box, const bad_scale *of) {
+    char *data = NULL;
+    size_t size = 0;
+    berth_safetensors *file = NULL;
+    const char *path = sandbox_path(box, "model.safetensors");
+    CHECK_OK(berth_safetensors_open(path, &file));
+    CHECK_OK(berth_file_read(path, (size_t)1 << 20, &data, &size));
+    const berth_stored_tensor *tensor = berth_safetensors_find(file, of->tensor);
+    assert(tensor != NULL);
+    const size_t bytes = BERTH_DTYPE_BITS(tensor->dtype) / 8;
+    char *number = data + find_data(file, tensor, size);
+    memset(number, of->is_nan ? 0xff : 0, bytes); // of f16, bf16 and f32
+    number[bytes - 1] &= 0x7f;
+    berth_safetensors_close(file);
+    CHECK_OK(berth_file_write(path, (berth_str){.data = data, .size = size}));
+    berth_free(data);
+}
+
+TEST(scales_that_are_not_finite_and_positive_are_refused_with_scheme_and_layer) {
+    char layer[128];
+    char tensor[128];
+    program p;
+    for (size_t i = 0; i < BERTH_COUNT(bad_scales); ++i) {
+        const bad_scale *of = &bad_scales[i];
+        const change nothing = {
+            .folder = of->folder, .file = "config.json", .from = "quant", .to = "quant"};
+        sandbox box;
+        make_changed(&box, &nothing);
+        spoil_scale(&box, of);
+        PROGRAM_RUN(&p, NULL, BERTH, "eval", "--model", box.dir, "--golden", GPTQ "/golden.json",
+                    "--platform", "cpu");
+        CHECK_INT(p.status, 5);
+        (void)snprintf(layer, sizeof layer, "layer '%s' of scheme '%s'", of->layer, of->scheme);
+        (void)snprintf(tensor, sizeof tensor, "tensor '%s': number 0 is %s; a scale must be finite",
+                       of->tensor, of->is_nan ? "nan" : "0");
+        CHECK_CONTAINS(p.err, layer);
+        CHECK_CONTAINS(p.err, tensor);
+        sandbox_remove(&box);
     }
 }
 
