@@ -173,6 +173,7 @@ static berth_status copy(berth_jinja *j, const berth_jinja_args *args, berth_jin
 
 static berth_status get(berth_jinja *j, const berth_jinja_args *args, berth_jinja_value *out) {
     berth_jinja_value *found;
+    BERTH_TRY(berth_jinja_want_hashable(j, &args->values[0]));
     BERTH_TRY(berth_jinja_dict_find(j, args->self.as.dict, &args->values[0], &found));
     *out = found                                        ? *found
            : args->values[1].kind == BERTH_JINJA_ABSENT ? berth_jinja_none()

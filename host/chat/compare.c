@@ -153,6 +153,7 @@ berth_status berth_jinja_contains(berth_jinja *j, const berth_jinja_value *whole
     }
     if (whole->kind == BERTH_JINJA_DICT) {
         berth_jinja_value *found;
+        BERTH_TRY(berth_jinja_want_hashable(j, part));
         BERTH_TRY(berth_jinja_dict_find(j, whole->as.dict, part, &found));
         *out = found;
         return BERTH_OK;

@@ -7,7 +7,7 @@
 
 #include "base/utf8.h"
 #include "chat/characters.h"
-#include "chat/value.h"
+#include "chat/evaluate.h"
 
 // ---- numbers ----
 
@@ -188,6 +188,10 @@ static berth_status repr_any(berth_jinja *j, const berth_jinja_value *value, ber
         berth_text_add_cstr(text, "<Namespace ");
         BERTH_TRY(repr_dict(j, value->as.dict, text));
         berth_text_add_cstr(text, ">");
+        return BERTH_OK;
+    case BERTH_JINJA_LOOP:
+        berth_text_add_format(text, "<LoopContext %zu/%zu>", value->as.loop->index + 1,
+                              value->as.loop->items->count);
         return BERTH_OK;
     case BERTH_JINJA_UNDEFINED:
         berth_text_add_cstr(text, "Undefined");

@@ -130,14 +130,14 @@ static berth_status is_same(berth_jinja *j, const berth_jinja_args *args, berth_
 static berth_status is_filter(berth_jinja *j, const berth_jinja_args *args,
                               berth_jinja_value *out) {
     const bool is_name = args->self.kind == BERTH_JINJA_STRING;
-    (void)j;
+    BERTH_TRY(berth_jinja_want_hashable(j, &args->self));
     *out = berth_jinja_bool(is_name && berth_jinja_filter(args->self.as.string));
     return BERTH_OK;
 }
 
 static berth_status is_test(berth_jinja *j, const berth_jinja_args *args, berth_jinja_value *out) {
     const bool is_name = args->self.kind == BERTH_JINJA_STRING;
-    (void)j;
+    BERTH_TRY(berth_jinja_want_hashable(j, &args->self));
     *out = berth_jinja_bool(is_name && berth_jinja_test(args->self.as.string));
     return BERTH_OK;
 }

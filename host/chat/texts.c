@@ -186,26 +186,36 @@ static berth_status wordcount(berth_jinja *j, const berth_jinja_args *args,
     return berth_jinja_spend(j, self.size / 16);
 }
 
+// What truncate keeps, its sign for what it cut, and by how much a text may be longer.
+static berth_status read_limits(berth_jinja *j, const berth_jinja_args *args, berth_str *out_end,
+                                int64_t *out_length, int64_t *out_leeway) {
+    *out_end = BERTH_STR("...");
+    *out_length = 255;
+    *out_leeway = 5;
+    BERTH_TRY(berth_jinja_want_integer(j, &args->values[0], out_length));
+    BERTH_TRY(berth_jinja_want_str(j, &args->values[2], out_end));
+    if (args->values[3].kind > BERTH_JINJA_NONE) {
+        BERTH_TRY(berth_jinja_want_integer(j, &args->values[3], out_leeway));
+    }
+    if (*out_length < (int64_t)berth_jinja_char_count(*out_end) || *out_leeway < 0 ||
+        *out_leeway > INT64_MAX - *out_length) {
+        return BERTH_JINJA_FAIL(j, INVALID_ARGUMENT, "truncate: a length of %lld",
+                                (long long)*out_length);
+    }
+    return BERTH_OK;
+}
+
 static berth_status write_truncated(berth_jinja *j, const berth_jinja_args *args, berth_str self,
                                     berth_text *text) {
-    int64_t length = 255;
-    int64_t leeway = 5;
-    berth_str end = BERTH_STR("...");
-    BERTH_TRY(berth_jinja_want_integer(j, &args->values[0], &length));
-    BERTH_TRY(berth_jinja_want_str(j, &args->values[2], &end));
-    if (args->values[3].kind > BERTH_JINJA_NONE) {
-        BERTH_TRY(berth_jinja_want_integer(j, &args->values[3], &leeway));
-    }
-    const int64_t kept = length - (int64_t)berth_jinja_char_count(end);
-    if (kept < 0 || leeway < 0) {
-        return BERTH_JINJA_FAIL(j, INVALID_ARGUMENT, "truncate: a length of %lld",
-                                (long long)length);
-    }
+    int64_t length, leeway;
+    berth_str end;
+    BERTH_TRY(read_limits(j, args, &end, &length, &leeway));
     if ((int64_t)berth_jinja_char_count(self) <= length + leeway) {
         berth_text_add(text, self);
         return BERTH_OK;
     }
-    berth_str front = berth_str_slice(self, 0, berth_jinja_char_offset(self, (size_t)kept));
+    const size_t kept = (size_t)length - berth_jinja_char_count(end);
+    berth_str front = berth_str_slice(self, 0, berth_jinja_char_offset(self, kept));
     const char *blank = front.size > 0 ? memrchr(front.data, ' ', front.size) : NULL;
     if (blank && !berth_jinja_truth_or(&args->values[1], false)) {
         front.size = (size_t)(blank - front.data);
@@ -215,12 +225,22 @@ static berth_status write_truncated(berth_jinja *j, const berth_jinja_args *args
     return BERTH_OK;
 }
 
+// Whatever has a length passes while it is short enough; only a str can be cut.
 static berth_status truncate(berth_jinja *j, const berth_jinja_args *args, berth_jinja_value *out) {
-    if (args->self.kind != BERTH_JINJA_STRING && args->self.kind != BERTH_JINJA_UNDEFINED) {
-        return BERTH_JINJA_FAIL(j, UNSUPPORTED, "truncate of a '%s' is not supported",
+    size_t size;
+    int64_t length, leeway;
+    berth_str end;
+    if (args->self.kind == BERTH_JINJA_STRING || args->self.kind == BERTH_JINJA_UNDEFINED) {
+        return write_with(j, args, write_truncated, out);
+    }
+    BERTH_TRY(read_limits(j, args, &end, &length, &leeway));
+    BERTH_TRY(berth_jinja_size(j, &args->self, &size));
+    if (size > (uint64_t)length + (uint64_t)leeway) {
+        return BERTH_JINJA_FAIL(j, UNSUPPORTED, "truncate of a long '%s' is not supported",
                                 berth_jinja_type(&args->self));
     }
-    return write_with(j, args, write_truncated, out);
+    *out = args->self;
+    return BERTH_OK;
 }
 
 // The values of "%s %s" stand behind it, or by name.
@@ -243,34 +263,6 @@ static berth_status format(berth_jinja *j, const berth_jinja_args *args, berth_j
     return berth_jinja_percent(j, self, &values, out);
 }
 
-static bool is_plain_in_url(char byte) {
-    return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
-           (byte >= '0' && byte <= '9') || (byte != '\0' && strchr("_.-~/", byte));
-}
-
-static berth_status write_url(berth_jinja *j, const berth_jinja_args *args, berth_str self,
-                              berth_text *text) {
-    (void)j;
-    (void)args;
-    for (size_t i = 0; i < self.size; ++i) {
-        if (is_plain_in_url(self.data[i])) {
-            berth_text_add_char(text, self.data[i]);
-        } else {
-            berth_text_add_format(text, "%%%02X", (unsigned)(uint8_t)self.data[i]);
-        }
-    }
-    return BERTH_OK;
-}
-
-static berth_status urlencode(berth_jinja *j, const berth_jinja_args *args,
-                              berth_jinja_value *out) {
-    if (args->self.kind >= BERTH_JINJA_LIST) {
-        return BERTH_JINJA_FAIL(j, UNSUPPORTED, "urlencode of a '%s' is not supported",
-                                berth_jinja_type(&args->self));
-    }
-    return write_with(j, args, write_url, out);
-}
-
 const berth_jinja_builtin berth_jinja_text_filters[] = {
     {.name = "upper",          .run = upper},
     {.name = "lower",                        .run = lower},
@@ -283,6 +275,5 @@ const berth_jinja_builtin berth_jinja_text_filters[] = {
     {.name = "wordcount",        .run = wordcount},
     {.name = "truncate",              .run = truncate, .parameters = {"length", "killwords", "end", "leeway"}},
     {.name = "format",                        .run = format, .is_free = true},
-    {.name = "urlencode", .run = urlencode},
-    {.name = NULL                       },
+    {.name = NULL},
 };

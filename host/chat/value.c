@@ -277,6 +277,27 @@ bool berth_jinja_truth(const berth_jinja_value *value) {
     }
 }
 
+static berth_status want_hashable_items(berth_jinja *j, const berth_jinja_list *tuple) {
+    for (size_t i = 0; i < tuple->count; ++i) {
+        BERTH_TRY(berth_jinja_want_hashable(j, &tuple->items[i]));
+    }
+    return BERTH_OK;
+}
+
+berth_status berth_jinja_want_hashable(berth_jinja *j, const berth_jinja_value *value) {
+    if (value->kind == BERTH_JINJA_LIST || value->kind == BERTH_JINJA_DICT) {
+        return BERTH_JINJA_FAIL(j, INVALID_ARGUMENT, "unhashable type: '%s'",
+                                berth_jinja_type(value));
+    }
+    if (value->kind != BERTH_JINJA_TUPLE) {
+        return BERTH_OK;
+    }
+    BERTH_TRY(berth_jinja_enter(j));
+    const berth_status status = want_hashable_items(j, value->as.list);
+    berth_jinja_leave(j);
+    return status;
+}
+
 berth_status berth_jinja_dict_find(berth_jinja *j, const berth_jinja_dict *dict,
                                    const berth_jinja_value *key, berth_jinja_value **out) {
     *out = NULL;

@@ -117,6 +117,9 @@ bool berth_jinja_is_sequence(const berth_jinja_value *value); // LIST, TUPLE or 
 bool berth_jinja_as_integer(const berth_jinja_value *value, int64_t *out);
 bool berth_jinja_as_real(const berth_jinja_value *value, double *out);
 bool berth_jinja_truth(const berth_jinja_value *value);
+// TypeError's refusal of a list or a dict where Python wants what it can hash.
+BERTH_MUST_CHECK berth_status berth_jinja_want_hashable(berth_jinja *j,
+                                                        const berth_jinja_value *value);
 // NULL: there is no such key, or none could be.
 BERTH_MUST_CHECK berth_status berth_jinja_dict_find(berth_jinja *j, const berth_jinja_dict *dict,
                                                     const berth_jinja_value *key,

@@ -174,11 +174,20 @@ static berth_status truncate_real(double value, const berth_jinja_value *fallbac
     return BERTH_OK;
 }
 
+// Why int and float refuse it and not fall back: Jinja's undefined raises what they do not catch.
+static berth_status refuse_missing(berth_jinja *j, const berth_jinja_value *value) {
+    return value->kind != BERTH_JINJA_UNDEFINED
+               ? BERTH_OK
+               : BERTH_JINJA_FAIL(j, INVALID_ARGUMENT, BERTH_STR_FMT,
+                                  BERTH_STR_ARG(value->as.string));
+}
+
 static berth_status to_integer(berth_jinja *j, const berth_jinja_args *args,
                                berth_jinja_value *out) {
     int64_t base = 10;
     int64_t integer;
     double real;
+    BERTH_TRY(refuse_missing(j, &args->self));
     const berth_jinja_value fallback =
         args->values[0].kind == BERTH_JINJA_ABSENT ? berth_jinja_integer(0) : args->values[0];
     BERTH_TRY(berth_jinja_want_integer(j, &args->values[1], &base));
@@ -201,7 +210,7 @@ static berth_status to_integer(berth_jinja *j, const berth_jinja_args *args,
 
 static berth_status to_real(berth_jinja *j, const berth_jinja_args *args, berth_jinja_value *out) {
     double real;
-    (void)j;
+    BERTH_TRY(refuse_missing(j, &args->self));
     const bool is_number = args->self.kind == BERTH_JINJA_STRING
                                ? parse_real(args->self.as.string, &real)
                                : berth_jinja_as_real(&args->self, &real);
@@ -209,6 +218,17 @@ static berth_status to_real(berth_jinja *j, const berth_jinja_args *args, berth_
            : args->values[0].kind == BERTH_JINJA_ABSENT ? berth_jinja_real(0)
                                                         : args->values[0];
     return BERTH_OK;
+}
+
+// float(): of a number, or of a text that is one.
+static berth_status real_of(berth_jinja *j, const berth_jinja_value *value, double *out) {
+    if (value->kind != BERTH_JINJA_STRING) {
+        return berth_jinja_want_real(j, value, out);
+    }
+    return parse_real(value->as.string, out)
+               ? BERTH_OK
+               : BERTH_JINJA_FAIL(j, INVALID_ARGUMENT, "'" BERTH_STR_FMT "' is no number",
+                                  BERTH_STR_ARG(value->as.string));
 }
 
 static berth_status absolute(berth_jinja *j, const berth_jinja_args *args, berth_jinja_value *out) {
@@ -270,6 +290,46 @@ static berth_status round_value(berth_jinja *j, const berth_jinja_args *args,
                                                : berth_jinja_integer((int64_t)rounded);
     const bool is_done = args->self.kind == BERTH_JINJA_REAL || precision < 0;
     return is_done ? BERTH_OK : berth_jinja_want_integer(j, &args->self, &out->as.integer);
+}
+
+// A number of bytes with its unit: "13 Bytes", "4.1 MB".
+static berth_status file_size(berth_jinja *j, const berth_jinja_args *args,
+                              berth_jinja_value *out) {
+    static const char letters[] = "kMGTPEZY";
+    const bool is_binary = berth_jinja_truth_or(&args->values[0], false);
+    const long double base = is_binary ? 1024 : 1000;
+    char shown[NUMBER_BYTES];
+    double bytes;
+    BERTH_TRY(real_of(j, &args->self, &bytes));
+    if (bytes < (double)base) {
+        if (isinf(bytes)) {
+            return BERTH_JINJA_FAIL(j, INVALID_ARGUMENT, "filesizeformat: a size of -inf");
+        }
+        // Why + 0.0: there is no negative zero among Python's integers.
+        (void)snprintf(shown, sizeof(shown), bytes == 1 ? "%.0f Byte" : "%.0f Bytes",
+                       trunc(bytes) + 0.0);
+        return berth_jinja_copy(j, berth_str_from(shown), out);
+    }
+    size_t at = 0;
+    // Why long double: every power is exact in it, as Python's integers are.
+    long double unit = base * base;
+    for (; at + 2 < sizeof(letters) && !(bytes < unit); ++at) {
+        unit *= base;
+    }
+    const char letter = is_binary && at == 0 ? 'K' : letters[at];
+    (void)snprintf(shown, sizeof(shown), "%.1f %c%s", (double)base * bytes / (double)unit, letter,
+                   is_binary ? "iB" : "B");
+    return berth_jinja_copy(j, berth_str_from(shown), out);
+}
+
+// Why none: what a template prints is a function of its input, and of strftime_now's clock.
+static berth_status choose_randomly(berth_jinja *j, const berth_jinja_args *args,
+                                    berth_jinja_value *out) {
+    (void)args;
+    (void)out;
+    return BERTH_JINJA_FAIL(j, UNSUPPORTED,
+                            "the filter random is not supported: the same conversation must give "
+                            "the same text; use first or an index");
 }
 
 // ---- JSON ----
@@ -343,12 +403,14 @@ const berth_jinja_builtin berth_jinja_value_filters[] = {
     {.name = "attr",.run = attr, .least = 1, .parameters = {"name"}},
     {.name = "int",                       .run = to_integer, .parameters = {"default", "base"}},
     {.name = "float",                                           .run = to_real, .parameters = {"default"}},
-    {.name = "abs",   .run = absolute},
-    {.name = "round",                             .run = round_value, .parameters = {"precision", "method"}},
+    {.name = "filesizeformat",   .run = file_size, .parameters = {"binary"}},
+    {.name = "random",                             .run = choose_randomly},
+    {.name = "abs",                                           .run = absolute},
+    {.name = "round",                                             .run = round_value, .parameters = {"precision", "method"}},
     {
      .name = "tojson",
      .run = to_json,
      .parameters = {"ensure_ascii", "indent", "separators", "sort_keys"},
      },
-    {.name = NULL                                            },
+    {.name = NULL                              },
 };

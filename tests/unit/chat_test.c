@@ -177,6 +177,58 @@ TEST(filters_and_methods_are_pythons) {
     check_renderings(rows, BERTH_COUNT(rows));
 }
 
+TEST(filters_of_markup_write_what_jinja_writes) {
+    static const rendering rows[] = {
+        {.source = "{{ {'a b': 'c/d', 1: none} | urlencode }}",                                  .expected = "a+b=c%2Fd&1=None"              },
+        {.source = "{{ [('x', '&'), 'yz'] | urlencode }} {{ 'a b/c' | urlencode }}",
+         .expected = "x=%26&y=z a%20b/c"                                                                                                     },
+        {.source = "<a{{ {'id': 'x\"', 'n': 3, 'no': none, 'u': u_} | xmlattr }}>",
+         .expected = "<a id=\"x&#34;\" n=\"3\">"                                                                                             },
+        {.source = "{{ {'a': '<' | safe, 'b': 1} | xmlattr(false) }}",
+         .expected = "a=\"<\" b=\"1\""                                                                                                       },
+        {.source = "{{ ' a <b>c</b>\n<!-- > -->d &lt; &eacute &#x41;&#128; <e ' | striptags }}",
+         .expected = "a c d < \u00e9 A\u20ac <e"                                                                                             },
+        {.source = "{{ '&notit &amp-b; &#0;&#11;. &; &zz' | striptags }}",
+         .expected = "\u00acit &-b; \ufffd. &; &zz"                                                                                          },
+        {.source = "{{ 1 | filesizeformat }} {{ -0.5 | filesizeformat }} {{ '4100000' | "
+                   "filesizeformat }}",                                                 .expected = "1 Byte 0 Bytes 4.1 MB"         },
+        {.source = "{{ 1024 | filesizeformat(true) }} {{ 1e24 | filesizeformat }} {{ 1e30 | "
+                   "filesizeformat }}",                                                 .expected = "1.0 KiB 1000.0 ZB 1000000.0 YB"},
+    };
+    check_renderings(rows, BERTH_COUNT(rows));
+    check_refusal("{{ [1] | urlencode }}", BERTH_INVALID_ARGUMENT, "'int' object is not iterable");
+    check_refusal("{{ ['abc'] | urlencode }}", BERTH_INVALID_ARGUMENT, "needs pairs, not 3");
+    check_refusal("{{ {'a b': 1} | xmlattr }}", BERTH_INVALID_ARGUMENT, "'a b' cannot be the name");
+    check_refusal("{{ l | xmlattr }}", BERTH_INVALID_ARGUMENT, "xmlattr needs a dict");
+    check_refusal("{{ '&Zopf;' | striptags }}", BERTH_UNSUPPORTED, "'&Zopf;'");
+    check_refusal("{{ none | filesizeformat }}", BERTH_INVALID_ARGUMENT, "a number is needed");
+    check_refusal("{{ 'x' | filesizeformat }}", BERTH_INVALID_ARGUMENT, "'x' is no number");
+}
+
+TEST(what_python_cannot_hash_or_convert_is_refused) {
+    static const rendering rows[] = {
+        {.source = "{% for x in l %}{{ loop }}{% endfor %}",
+         .expected = "<LoopContext 1/3><LoopContext 2/3><LoopContext 3/3>"},
+        {.source = "{{ l | truncate }}{{ d | truncate(3) }}{{ u_ | truncate }}",
+         .expected = "[3, 1, 2]{'b': 1, 'A': None}"                       },
+        {.source = "{{ none | int }}{{ l | int(7) }}{{ u_ is filter }}{{ d[[]] is defined }}",
+         .expected = "07FalseFalse"                                       },
+    };
+    check_renderings(rows, BERTH_COUNT(rows));
+    check_refusal("{{ l in d }}", BERTH_INVALID_ARGUMENT, "unhashable type: 'list'");
+    check_refusal("{{ (1, {}) in d }}", BERTH_INVALID_ARGUMENT, "unhashable type: 'dict'");
+    check_refusal("{{ d.get(l) }}", BERTH_INVALID_ARGUMENT, "unhashable type: 'list'");
+    check_refusal("{{ l is filter }}", BERTH_INVALID_ARGUMENT, "unhashable type: 'list'");
+    check_refusal("{{ d is test }}", BERTH_INVALID_ARGUMENT, "unhashable type: 'dict'");
+    check_refusal("{{ u_ | int(5) }}", BERTH_INVALID_ARGUMENT, "'u_' is undefined");
+    check_refusal("{{ u_ | float }}", BERTH_INVALID_ARGUMENT, "'u_' is undefined");
+    check_refusal("{{ n[::-1] }}", BERTH_INVALID_ARGUMENT, "a 'int' cannot be sliced");
+    check_refusal("{{ d[:1] }}", BERTH_INVALID_ARGUMENT, "a 'dict' cannot be sliced");
+    check_refusal("{{ 3 | truncate }}", BERTH_INVALID_ARGUMENT, "has no length");
+    check_refusal("{{ l | truncate(1, true, '', 0) }}", BERTH_UNSUPPORTED, "truncate of a long");
+    check_refusal("{{ l | random }}", BERTH_UNSUPPORTED, "the same conversation");
+}
+
 TEST(what_a_template_does_wrong_is_told_with_its_line) {
     check_refusal("a\n\n{{ x.y }}", BERTH_INVALID_ARGUMENT, "test.jinja:3: 'x' is undefined");
     check_refusal("\n{{ raise_exception('no ' ~ n) }}", BERTH_INVALID_ARGUMENT,
