@@ -91,6 +91,8 @@ bool berth_jinja_char_is(uint32_t code, berth_jinja_class class) {
         return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
     case BERTH_JINJA_DIGIT:
         return category == UTF8PROC_CATEGORY_ND;
+    case BERTH_JINJA_NUMERIC:
+        return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
     default:
         return is_of_case(code, class);
     }

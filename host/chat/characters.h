@@ -23,6 +23,7 @@ typedef enum berth_jinja_class {
     BERTH_JINJA_PRINTABLE, // what repr() leaves as it is
     BERTH_JINJA_ALPHABETIC,
     BERTH_JINJA_DIGIT, // a decimal one
+    BERTH_JINJA_NUMERIC,
     BERTH_JINJA_CASED,
     BERTH_JINJA_CAPITAL,
     BERTH_JINJA_SMALL,

@@ -299,7 +299,7 @@ static berth_status file_size(berth_jinja *j, const berth_jinja_args *args,
     const bool is_binary = berth_jinja_truth_or(&args->values[0], false);
     const long double base = is_binary ? 1024 : 1000;
     char shown[NUMBER_BYTES];
-    double bytes;
+    double bytes = 0;
     BERTH_TRY(real_of(j, &args->self, &bytes));
     if (bytes < (double)base) {
         if (isinf(bytes)) {

@@ -205,6 +205,26 @@ TEST(filters_of_markup_write_what_jinja_writes) {
     check_refusal("{{ 'x' | filesizeformat }}", BERTH_INVALID_ARGUMENT, "'x' is no number");
 }
 
+TEST(wordwrap_breaks_lines_as_python_does) {
+    static const rendering rows[] = {
+        {.source = "{{ 'Look, goof-ball -- use the -b option!' | wordwrap(8) }}",
+         .expected = "Look,\ngoof-\nball --\nuse the\n-b\noption!"                                              },
+        {.source = "{{ '  a b  \n\nc' | wordwrap(3, wrapstring='|') }}",          .expected = "  a|b||c"        },
+        {.source = "{{ 'abcdefgh ij' | wordwrap(3) }}",                           .expected = "abc\ndef\ngh\nij"},
+        {.source = "{{ 'abcdefgh ij' | wordwrap(3, false) }}",                    .expected = "abcdefgh\nij"    },
+        {.source = "{{ 'well-known x' | wordwrap(6, true, '~', false) }}",
+         .expected = "well-k~nown x"                                                                            },
+        {.source = "{{ 'one--two \u00e9\u00e9 3' | wordwrap(5) }}",
+         .expected = "one--\ntwo\n\u00e9\u00e9 3"                                                               },
+        {.source = "{{ '' | wordwrap }}{{ 'a b' | wordwrap }}",                   .expected = "a b"             },
+    };
+    check_renderings(rows, BERTH_COUNT(rows));
+    check_refusal("{{ 'a' | wordwrap(0) }}", BERTH_INVALID_ARGUMENT, "a width above 0");
+    check_refusal("{{ l | wordwrap }}", BERTH_INVALID_ARGUMENT, "needs a str");
+    check_refusal("{{ ('a' * 9999999) | wordwrap(1) }}", BERTH_OUT_OF_MEMORY,
+                  "does not come to an end");
+}
+
 TEST(what_python_cannot_hash_or_convert_is_refused) {
     static const rendering rows[] = {
         {.source = "{% for x in l %}{{ loop }}{% endfor %}",
