@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// quant_int8. Of a row without a scale two sweeps, the second out of the cache: the largest
+// magnitude, then the codes. The operations are the reference's, so codes and scales are its bits.
+#include <cpu/cpu.h>
+#include <cpu/simd.h>
+
+#include <int8.h>
+
+enum { X, SCALE, ZERO_POINT };
+enum { Q, SCALE_OUT };
+
+// What becomes of x before it is rounded.
+typedef enum quant_way { DIVIDED, MULTIPLIED } quant_way;
+
+// A row on its way to codes.
+typedef struct piece {
+    const void *row;
+    int8_t *q;
+    int64_t width;
+    float by;     // what x is divided or multiplied by
+    int32_t zero; // the code of 0
+} piece;
+
+// ---- elements -----------------------------------------------------------------------------------
+
+// A NaN is passed over, as the reference does.
+BERTH_INLINE float largest_as(berth_dtype dtype, const piece *of) {
+    berth_vec largest = berth_vec_of(0);
+    for (int64_t i = 0; i < of->width; i += BERTH_LANES) {
+        const berth_vec x = berth_vec_load_some(of->row, dtype, i, of->width);
+        largest = berth_vec_max((berth_vec)((berth_vec_bits)x & 0x7fffffffu), largest);
+    }
+    return berth_vec_largest(largest);
+}
+
+static float largest_of(berth_dtype dtype, const piece *of) {
+    return dtype == BERTH_DTYPE_F32    ? largest_as(BERTH_DTYPE_F32, of)
+           : dtype == BERTH_DTYPE_BF16 ? largest_as(BERTH_DTYPE_BF16, of)
+                                       : largest_as(BERTH_DTYPE_F16, of);
+}
+
+// Why the bounds come first: they are whole numbers, so that it is the same, and what is left can
+// be rounded by adding 1.5 · 2^23, which leaves the integer in the lowest bits.
+BERTH_INLINE berth_vec_bytes codes_of(quant_way way, const piece *of, berth_vec x) {
+    const berth_vec by = berth_vec_of(of->by);
+    const berth_vec value = way == DIVIDED ? x / by : x * by;
+    const berth_vec least = berth_vec_of((float)(-128 - of->zero));
+    const berth_vec most = berth_vec_of((float)(127 - of->zero));
+    const berth_vec kept = berth_vec_min(most, berth_vec_max(least, value)); // or NaN
+    const berth_vec_bits codes =
+        (berth_vec_bits)(kept + berth_vec_of(0x1.8p+23f)) + (uint32_t)of->zero;
+    const berth_vec above = most + berth_vec_of(1);
+    return berth_vec_narrow_twice(
+        (berth_vec_bits)berth_vec_if_less(kept, above, (berth_vec)codes, berth_vec_of(0)));
+}
+
+BERTH_INLINE void quantise_as(quant_way way, berth_dtype dtype, const piece *all) {
+    const piece of = *all; // no store changes it, for all that the compiler knows
+    int64_t i = 0;
+    for (; i + BERTH_LANES <= of.width; i += BERTH_LANES) {
+        const berth_vec_bytes codes = codes_of(way, &of, berth_vec_load_as(of.row, dtype, i));
+        memcpy(of.q + i, &codes, sizeof codes);
+    }
+    if (i < of.width) {
+        const berth_vec rest = berth_vec_load_part(of.row, dtype, i, of.width - i);
+        const berth_vec_bytes codes = codes_of(way, &of, rest);
+        memcpy(of.q + i, &codes, (size_t)(of.width - i));
+    }
+}
+
+BERTH_INLINE void quantise_way(quant_way way, berth_dtype dtype, const piece *of) {
+    if (dtype == BERTH_DTYPE_F32) {
+        quantise_as(way, BERTH_DTYPE_F32, of);
+    } else if (dtype == BERTH_DTYPE_BF16) {
+        quantise_as(way, BERTH_DTYPE_BF16, of);
+    } else {
+        quantise_as(way, BERTH_DTYPE_F16, of);
+    }
+}
+
+static void divide(berth_dtype dtype, const piece *of) {
+    quantise_way(DIVIDED, dtype, of);
+}
+
+static void multiply(berth_dtype dtype, const piece *of) {
+    quantise_way(MULTIPLIED, dtype, of);
+}
+
+// ---- rows ---------------------------------------------------------------------------------------
+
+static void quantise_row(const berth_op_args *args, int64_t row, piece *of) {
+    const berth_tensor *x = args->inputs[X];
+    of->row = berth_row(x, row);
+    of->q = berth_row(args->outputs[Q], row);
+    if (args->inputs[SCALE]) {
+        divide(x->dtype, of);
+    } else {
+        const float largest = largest_of(x->dtype, of);
+        *(float *)berth_row(args->outputs[SCALE_OUT], row) = berth_i8_scale(largest);
+        of->by = berth_i8_factor(largest);
+        multiply(x->dtype, of);
+    }
+}
+
+static void quantise_part(const void *work, int64_t part, int64_t parts) {
+    const berth_op_args *args = work;
+    const berth_tensor *x = args->inputs[X];
+    const berth_tensor *scale = args->inputs[SCALE];
+    const berth_tensor *zero = args->inputs[ZERO_POINT];
+    piece of = {
+        .width = berth_row_length(x),
+        .by = scale ? *(const float *)berth_data(scale) : 0,
+        .zero = zero ? *(const int8_t *)berth_data(zero) : 0,
+    };
+    const berth_span rows = berth_share(berth_row_count(x), part, parts);
+    for (int64_t row = rows.first; row < rows.end; ++row) {
+        quantise_row(args, row, &of);
+    }
+}
+
+static berth_status forward(void *self, const berth_op_args *args) {
+    const berth_tensor *scale = args->inputs[SCALE];
+    if (scale) {
+        *(float *)berth_data(args->outputs[SCALE_OUT]) = *(const float *)berth_data(scale);
+    }
+    return berth_run_rows(self, args, quantise_part, args->inputs[X]);
+}
+
+const berth_op_impl berth_kernel_quant_int8 = {
+    .size = sizeof(berth_op_impl),
+    .op = "quant_int8",
+    .name = "cpu.quant_int8",
+    .dispatch_key = BERTH_DISPATCH_CPU,
+    .revision = 1,
+    .flags = BERTH_IMPL_DETERMINISTIC,
+    .create = berth_instance_create,
+    .forward = forward,
+    .destroy = berth_instance_free,
+};
