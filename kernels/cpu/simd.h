@@ -42,7 +42,7 @@
 //   rest            a less the nearest whole number; of infinities 0
 //   scale           a · 2^power, a whole number; subnormal, 0 and infinite where that is right
 //   reciprocal      within 2 units in the last place
-//   widen, narrow   numbers of 16 bits as ones of 32, and their lower halves; narrow_twice: bytes
+//   widen, narrow   numbers of 16 bits as ones of 32, and their lower halves; _twice: bytes
 //   round_bf16      the upper half of the result is the bf16 that berth_to_bf16 makes
 //   to_f16          as berth_to_f16 does
 //   low, high       the lower, the upper halves of two by turns; even, odd: every second lane of
@@ -116,6 +116,10 @@ BERTH_INLINE berth_vec_bits berth_vec_widen(berth_vec_halves a) {
 
 BERTH_INLINE berth_vec_halves berth_vec_narrow(berth_vec_bits a) {
     return (berth_vec_halves)_mm512_cvtepi32_epi16((__m512i)a);
+}
+
+BERTH_INLINE berth_vec_bits berth_vec_widen_twice(berth_vec_bytes a) {
+    return (berth_vec_bits)_mm512_cvtepu8_epi32((__m128i)a);
 }
 
 BERTH_INLINE berth_vec_bytes berth_vec_narrow_twice(berth_vec_bits a) {
@@ -216,6 +220,10 @@ BERTH_INLINE berth_vec_halves berth_vec_narrow(berth_vec_bits a) {
     return (berth_vec_halves)_mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 8));
 }
 
+BERTH_INLINE berth_vec_bits berth_vec_widen_twice(berth_vec_bytes a) {
+    return (berth_vec_bits)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)&a));
+}
+
 BERTH_INLINE berth_vec_bytes berth_vec_narrow_twice(berth_vec_bits a) {
     const __m128i halves = (__m128i)berth_vec_narrow(a & 0xffu);
     const __m128i packed = _mm_packus_epi16(halves, halves);
@@ -293,6 +301,10 @@ BERTH_INLINE berth_vec_bits berth_vec_widen(berth_vec_halves a) {
 
 BERTH_INLINE berth_vec_halves berth_vec_narrow(berth_vec_bits a) {
     return __builtin_convertvector(a, berth_vec_halves);
+}
+
+BERTH_INLINE berth_vec_bits berth_vec_widen_twice(berth_vec_bytes a) {
+    return __builtin_convertvector(a, berth_vec_bits);
 }
 
 BERTH_INLINE berth_vec_bytes berth_vec_narrow_twice(berth_vec_bits a) {

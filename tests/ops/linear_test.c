@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What linear of platform-cpu promises beyond the cases: a row's result depends on nothing but the
-// row, and both products of bf16 agree with the reference, whichever this machine would choose.
+// What linear and packed_linear of platform-cpu promise beyond the cases: a row's result depends on
+// nothing but the row, and both products of bf16 agree with the reference, whichever this machine
+// would choose.
 #include <stdio.h>
 #include <string.h>
 
@@ -11,12 +12,14 @@
 #include "support/test.h"
 
 extern const berth_op berth_op_linear;
+extern const berth_op berth_op_packed_linear;
 
 #define ROWS 130
 
 // x of the first rows of another case, and its weight and bias.
-static void build_rows(op_case *self, const char *dtypes, int rows, const op_case *of) {
-    op_line line = {.op = &berth_op_linear, .name = "rows", .atol = 2e-3, .rtol = 1.6e-2};
+static void build_rows(op_case *self, const berth_op *op, const char *dtypes, int rows,
+                       const op_case *of) {
+    op_line line = {.op = op, .name = "rows", .atol = 2e-3, .rtol = 1.6e-2};
     (void)snprintf(line.body, sizeof line.body, dtypes, rows);
     op_line_build(&line, self);
     for (uint64_t i = 0; of != NULL && i < self->op->input_count; ++i) {
@@ -30,8 +33,8 @@ static void build_rows(op_case *self, const char *dtypes, int rows, const op_cas
 static void check_rows(const op_case *all, const op_results *wanted, const char *dtypes, int rows) {
     op_case some;
     op_results got;
-    build_rows(&some, dtypes, rows, all);
-    op_case_run(&some, op_kernel_find("linear"), &got);
+    build_rows(&some, all->op, dtypes, rows, all);
+    op_case_run(&some, op_kernel_find(all->op->name), &got);
     int64_t different = 0;
     for (int64_t i = 0; i < op_tensor_count(&got.outputs[0]); ++i) {
         different += op_tensor_get(&got.outputs[0], i) != op_tensor_get(&wanted->outputs[0], i);
@@ -41,18 +44,18 @@ static void check_rows(const op_case *all, const op_results *wanted, const char 
     op_case_free(&some);
 }
 
-static void check_case(const char *dtypes) {
-    static const int counts[] = {1, 2, 7, 12, 13, 16, 32, 65};
+static void check_case(const berth_op *op, const char *dtypes) {
+    static const int counts[] = {1, 2, 3, 4, 7, 12, 13, 16, 32, 65};
     op_case all;
     op_results wanted;
     op_results got;
-    build_rows(&all, dtypes, ROWS, NULL);
-    op_case_run(&all, op_kernel_find("linear"), &wanted);
+    build_rows(&all, op, dtypes, ROWS, NULL);
+    op_case_run(&all, op_kernel_find(op->name), &wanted);
     for (size_t i = 0; i < BERTH_COUNT(counts); ++i) {
         check_rows(&all, &wanted, dtypes, counts[i]);
     }
     op_kernel_threads(3);
-    op_case_run(&all, op_kernel_find("linear"), &got);
+    op_case_run(&all, op_kernel_find(op->name), &got);
     op_results_compare(&got, &wanted, 0, 0);
     check_rows(&all, &wanted, dtypes, 1);
     op_kernel_threads(1);
@@ -74,7 +77,27 @@ TEST(a_row_depends_on_no_other_row_and_on_no_thread) {
     for (size_t set = 0; set < op_kernel_sets(); ++set) {
         op_kernel_use(set);
         for (size_t i = 0; i < BERTH_COUNT(dtypes); ++i) {
-            check_case(dtypes[i]);
+            check_case(&berth_op_linear, dtypes[i]);
+        }
+    }
+}
+
+// Why T is as wide for any count: texts of attributes stay where they are when rows are built anew.
+TEST(a_row_of_packed_linear_depends_on_no_other_row_and_on_no_thread) {
+    static const char *const cases[] = {
+        "T=%-3d x=f32[T,518] weight=u8[333,259]<256! weight_scale=f32[333,5]! code=u4 "
+        "group_shape=1,128 max=130",
+        "T=%-3d x=f32[T,517] weight=u8[333,517]<256! weight_scale=f32[333,1]! code=u8 "
+        "group_shape=1,-1 max=130",
+        "T=%-3d x=f32[T,518] weight=u8[333,259]<256! weight_scale=f32[333,33]! code=e2m1 "
+        "group_shape=1,16 max=130",
+        "T=%-3d x=f32[T,517] weight=f8[333,517]! weight_scale=f32[3,5]! code=e4m3 "
+        "group_shape=128,128 max=130",
+    };
+    for (size_t set = 0; set < op_kernel_sets(); ++set) {
+        op_kernel_use(set);
+        for (size_t i = 0; i < BERTH_COUNT(cases); ++i) {
+            check_case(&berth_op_packed_linear, cases[i]);
         }
     }
 }
@@ -88,7 +111,7 @@ TEST(both_products_of_bf16_agree_with_the_reference) {
     const int64_t measured = cpu->bf16_dot_wins;
     for (int64_t wins = -1; wins <= 1; wins += 2) {
         cpu->bf16_dot_wins = wins;
-        check_case("T=%d x=bf16[T,1030] weight=bf16[101,1030]! max=130");
+        check_case(&berth_op_linear, "T=%d x=bf16[T,1030] weight=bf16[101,1030]! max=130");
     }
     cpu->bf16_dot_wins = measured;
 }

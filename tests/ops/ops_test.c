@@ -131,6 +131,7 @@ static const char *const sums[] = {
     "mm_encoder_attn",
     "modular_fused_moe",
     "moe_experts",
+    "packed_linear",
     "paged_attention",
     "transformers_fused_moe",
     "unquantized_fused_moe",
