@@ -7,6 +7,10 @@ FLAVOUR_tsan     := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 FLAVOUR_fuzz     := -O1 -g -fno-omit-frame-pointer -fsanitize=address,fuzzer-no-link -Wno-unknown-warning-option
 FLAVOUR_coverage := -O0 -g --coverage
 
+# gcc 12 aligns the frames that ASan keeps on a heap to 32 bytes and stores 64 aligned ones to them (its
+# bug 110027): code for AVX-512 keeps its frames on the stack.
+STACK_FRAMES_asan := --param asan-use-after-return=0
+
 # Kernels and plugins of a release are optimised harder than the host, which is bound by nothing.
 CONTENT_release := -O3
 
