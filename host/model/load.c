@@ -10,15 +10,6 @@
 #define SLICE_BYTES ((uint64_t)4 << 20) // of a file that are mapped at a time
 #define TILE        64                  // columns that are transposed at a time
 
-// The product of the extents of dimensions [first, end).
-static uint64_t product(const berth_value_type *type, uint64_t first, uint64_t end) {
-    uint64_t count = 1;
-    for (uint64_t i = first; i < end; ++i) {
-        count *= (uint64_t)type->dims[i].b;
-    }
-    return count;
-}
-
 // Elements [first, first + count) of a tensor, dropped behind.
 static void load_part(const berth_stored_tensor *tensor, uint64_t first, uint64_t count,
                       berth_dtype to, uint8_t *destination) {
@@ -37,19 +28,20 @@ static void load_part(const berth_stored_tensor *tensor, uint64_t first, uint64_
 // What of the weight a piece's tensor is about: all of it, or one slice.
 static uint64_t begin_of(const berth_weight *weight, const struct berth_weight_piece *piece) {
     return piece->slice < 0 ? 0
-                            : (uint64_t)piece->slice * product(&weight->type, 1, weight->type.ndim);
+                            : (uint64_t)piece->slice *
+                                  berth_elements_between(&weight->type, 1, weight->type.ndim);
 }
 
 static void load_rows(const berth_weight *weight, const struct berth_weight_piece *piece,
                       uint8_t *destination) {
     const berth_value_type *type = &weight->type;
     const uint64_t to_bytes = BERTH_DTYPE_BITS(type->dtype) / 8;
-    const uint64_t inner = product(type, piece->dim + 1, type->ndim);
+    const uint64_t inner = berth_elements_between(type, piece->dim + 1, type->ndim);
     const uint64_t part = (uint64_t)piece->extent * inner; // contiguous in the tensor
     const uint64_t stored = (uint64_t)piece->stored_extent * inner;
     const uint64_t first = (uint64_t)piece->stored_offset * inner;
-    const uint64_t row = product(type, piece->dim, type->ndim);
-    const uint64_t rows = product(type, piece->slice < 0 ? 0 : 1, piece->dim);
+    const uint64_t row = berth_elements_between(type, piece->dim, type->ndim);
+    const uint64_t rows = berth_elements_between(type, piece->slice < 0 ? 0 : 1, piece->dim);
     destination += (uint64_t)piece->offset * inner * to_bytes;
     for (uint64_t i = 0; i < rows; ++i) {
         load_part(piece->tensor, first + i * stored, part, type->dtype,
@@ -106,8 +98,8 @@ static void load_transposed(const berth_weight *weight, const struct berth_weigh
     }
     const bool is_outer = piece->dim < a; // of matrices some are taken, from some place on
     const uint64_t first = is_outer ? (uint64_t)piece->stored_offset : 0;
-    const uint64_t count =
-        is_outer ? (uint64_t)piece->extent : product(type, piece->slice < 0 ? 0 : 1, a);
+    const uint64_t count = is_outer ? (uint64_t)piece->extent
+                                    : berth_elements_between(type, piece->slice < 0 ? 0 : 1, a);
     for (uint64_t i = 0; i < count; ++i) {
         transpose(
             &(const block){

@@ -25,6 +25,17 @@ typedef struct berth_missing_tensor {
 } berth_missing_tensor;
 typedef berth_array(berth_missing_tensor) berth_missing_names;
 
+// Elements between two dimensions of a weight: the product of the extents of dimensions [first,
+// end).
+static inline uint64_t berth_elements_between(const berth_value_type *type, uint64_t first,
+                                              uint64_t end) {
+    uint64_t count = 1;
+    for (uint64_t i = first; i < end; ++i) {
+        count *= (uint64_t)type->dims[i].b;
+    }
+    return count;
+}
+
 // Finds the tensors of a declared parameter and sets the weight's pieces. What contradicts the
 // declaration fails; tensors that are not there are added to `missing`.
 BERTH_MUST_CHECK berth_status berth_pieces_find(berth_weight_names *names,

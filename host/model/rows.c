@@ -15,15 +15,6 @@ typedef struct run {
     uint64_t count;
 } run;
 
-// The product of the extents of dimensions [first, end).
-static uint64_t extent(const berth_weight *weight, uint64_t first, uint64_t end) {
-    uint64_t count = 1;
-    for (uint64_t i = first; i < end; ++i) {
-        count *= (uint64_t)weight->type.dims[i].b;
-    }
-    return count;
-}
-
 static uint64_t row_length(const berth_weight *weight) {
     return (uint64_t)weight->type.dims[weight->type.ndim - 1].b;
 }
@@ -32,13 +23,15 @@ static uint64_t row_length(const berth_weight *weight) {
 static bool is_run(const berth_weight *weight, const struct berth_weight_piece *piece) {
     const uint64_t first = piece->slice < 0 ? 0 : 1;
     return !piece->is_transposed && piece->dim + 1 < weight->type.ndim &&
-           (piece->dim <= first || extent(weight, first, piece->dim) == 1);
+           (piece->dim <= first || berth_elements_between(&weight->type, first, piece->dim) == 1);
 }
 
 static run run_of(const berth_weight *weight, const struct berth_weight_piece *piece) {
-    const uint64_t inner = extent(weight, piece->dim + 1, weight->type.ndim);
+    const uint64_t inner = berth_elements_between(&weight->type, piece->dim + 1, weight->type.ndim);
     const uint64_t slice =
-        piece->slice < 0 ? 0 : (uint64_t)piece->slice * extent(weight, 1, weight->type.ndim);
+        piece->slice < 0
+            ? 0
+            : (uint64_t)piece->slice * berth_elements_between(&weight->type, 1, weight->type.ndim);
     return (run){
         .tensor = piece->tensor,
         .to = slice + (uint64_t)piece->offset * inner,

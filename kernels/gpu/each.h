@@ -35,6 +35,15 @@ static berth_status gpu_each(const gpu_op *op, const F &formula, const berth_ten
                    width);
 }
 
+// Of a formula whose result has the type of x, input 0.
+template <typename F>
+static berth_status gpu_each_alike(const gpu_op *op, const F &formula, const berth_op_args *args) {
+    return gpu_with_type(args->inputs[0]->dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        return gpu_each<T, T>(op, formula, args->outputs[0]);
+    });
+}
+
 // A site of floats whose input 0 has rows.
 static inline berth_status gpu_each_supports(const berth_op_site *site, const berth_device *) {
     const berth_status status = gpu_check_floats(site, 0);

@@ -20,10 +20,7 @@ berth_status forward(void *self, const berth_op_args *args) {
     const gpu_op *op = static_cast<const gpu_op *>(self);
     const berth_tensor *weight = args->inputs[WEIGHT];
     const formula scale = {gpu_rows_of(args->inputs[X]), berth_gpu_data(weight), weight->dtype};
-    return gpu_with_type(args->inputs[X]->dtype, [&](auto type) {
-        using T = typename decltype(type)::type;
-        return gpu_each<T, T>(op, scale, args->outputs[0]);
-    });
+    return gpu_each_alike(op, scale, args);
 }
 
 } // namespace

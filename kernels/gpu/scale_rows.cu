@@ -21,10 +21,7 @@ berth_status forward(void *self, const berth_op_args *args) {
     const gpu_op *op = static_cast<const gpu_op *>(self);
     const berth_tensor *scale = args->inputs[SCALE];
     const formula times = {gpu_rows_of(args->inputs[X]), gpu_rows_of(scale), scale->dtype};
-    return gpu_with_type(args->inputs[X]->dtype, [&](auto type) {
-        using T = typename decltype(type)::type;
-        return gpu_each<T, T>(op, times, args->outputs[0]);
-    });
+    return gpu_each_alike(op, times, args);
 }
 
 } // namespace

@@ -40,10 +40,7 @@ berth_status forward(void *self, const berth_op_args *args) {
     for (int input = ALPHA_P; input <= EPS; ++input) {
         activate.learned[input] = berth_gpu_data(args->inputs[input]);
     }
-    return gpu_with_type(args->inputs[X]->dtype, [&](auto type) {
-        using T = typename decltype(type)::type;
-        return gpu_each<T, T>(op, activate, args->outputs[0]);
-    });
+    return gpu_each_alike(op, activate, args);
 }
 
 } // namespace

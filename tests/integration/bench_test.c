@@ -52,23 +52,28 @@ static void check_row(const berth_json *row, const char *name, int64_t threads) 
     }
 }
 
+// Of a row with a ceiling.
+static void check_share(const berth_json *row) {
+    double value = 0;
+    double ceiling = 0;
+    double share = 0;
+    CHECK_OK(berth_json_get_f64(row, "value", &value));
+    CHECK_OK(berth_json_get_f64(row, "ceiling", &ceiling));
+    CHECK_OK(berth_json_get_f64(row, "share", &share));
+    CHECK(fabs(share - value / ceiling) < 1e-9);
+}
+
 // ---- model --------------------------------------------------------------------------------------
 
 TEST(bench_model_prints_a_case_beside_its_ceiling) {
     program p;
-    double value = 0;
-    double ceiling = 0;
-    double share = 0;
     need_cpu();
     PROGRAM_MUST(&p, CPU, BENCH, "decode", "--threads", "1", "--json");
     CHECK_STR(p.err, "");
     berth_json *root = program_json(&p);
     CHECK_UINT(berth_json_size(root), 1);
     check_row(berth_json_at(root, 0), "decode", 1);
-    CHECK_OK(berth_json_get_f64(root, "0.value", &value));
-    CHECK_OK(berth_json_get_f64(root, "0.ceiling", &ceiling));
-    CHECK_OK(berth_json_get_f64(root, "0.share", &share));
-    CHECK(fabs(share - value / ceiling) < 1e-9);
+    check_share(berth_json_at(root, 0));
     berth_json_destroy(root);
 }
 
@@ -129,19 +134,13 @@ TEST(bench_model_refuses_what_it_cannot_do) {
 
 TEST(bench_load_stands_beside_reading_the_files) {
     program p;
-    double value = 0;
-    double share = 0;
-    double ceiling = 0;
     need_cpu();
     PROGRAM_MUST(&p, CPU, BERTH, "bench", "load", "--platform", "cpu", "--model", MODEL,
                  "--threads", "2", "--json");
     berth_json *root = program_json(&p);
     CHECK_UINT(berth_json_size(root), 1);
     check_row(berth_json_at(root, 0), "load", 2);
-    CHECK_OK(berth_json_get_f64(root, "0.value", &value));
-    CHECK_OK(berth_json_get_f64(root, "0.ceiling", &ceiling));
-    CHECK_OK(berth_json_get_f64(root, "0.share", &share));
-    CHECK(fabs(share - value / ceiling) < 1e-9);
+    check_share(berth_json_at(root, 0));
     berth_json_destroy(root);
 }
 

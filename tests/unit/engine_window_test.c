@@ -177,16 +177,31 @@ TEST(windows_skip_what_no_query_to_come_sees) {
     CHECK_INT(berth_group_skips(&all, 100), 0);
 }
 
+// A first request leaves its tokens behind in both groups.
+static void start_with_prefix(engine_bench *b, client clients[2]) {
+    open_model(b, 0);
+    bench_start(b);
+    client_init(&clients[0], 5, 26, 1);
+    client_add(&clients[0], b);
+    clients_run(clients, 1, b);
+}
+
+// A second one begins with the same tokens.
+static void finish_with_cached(engine_bench *b, client clients[2], uint64_t cached) {
+    client_init(&clients[1], 5, 27, 3);
+    client_add(&clients[1], b);
+    clients_run(clients, 2, b);
+    client_check(&clients[1]);
+    CHECK_UINT(berth_engine_get_stats(b->engine).cached_tokens, cached);
+    bench_close(b);
+}
+
 // 24 tokens are stored; the window's first blocks go to another request. What is left, the last
 // two, is all that the tokens behind the prefix see.
 TEST(windows_need_no_block_of_a_prefix_that_lies_before_them) {
     engine_bench b;
     client clients[2];
-    open_model(&b, 0);
-    bench_start(&b);
-    client_init(&clients[0], 5, 26, 1);
-    client_add(&clients[0], &b);
-    clients_run(clients, 1, &b);
+    start_with_prefix(&b, clients);
     berth_token_group *window = &b.engine->groups.all[1];
     CHECK_INT(window->window, 6);
     for (int32_t id = 1; id < window->pool.num_blocks; ++id) {
@@ -197,22 +212,13 @@ TEST(windows_need_no_block_of_a_prefix_that_lies_before_them) {
             }
         }
     }
-    client_init(&clients[1], 5, 27, 3);
-    client_add(&clients[1], &b);
-    clients_run(clients, 2, &b);
-    client_check(&clients[1]);
-    CHECK_UINT(berth_engine_get_stats(b.engine).cached_tokens, 24);
-    bench_close(&b);
+    finish_with_cached(&b, clients, 24);
 }
 
 TEST(windows_make_a_prefix_as_long_as_their_blocks_are_there) {
     engine_bench b;
     client clients[2];
-    open_model(&b, 0);
-    bench_start(&b);
-    client_init(&clients[0], 5, 26, 1);
-    client_add(&clients[0], &b);
-    clients_run(clients, 1, &b);
+    start_with_prefix(&b, clients);
     berth_token_group *window = &b.engine->groups.all[1];
     for (int32_t id = 1; id < window->pool.num_blocks; ++id) {
         const int32_t *tokens = &b.model.window_caches[0][id * FAKE_BLOCK_SIZE];
@@ -220,12 +226,7 @@ TEST(windows_make_a_prefix_as_long_as_their_blocks_are_there) {
             berth_prefix_forget(&window->pool, id); // the last of the six
         }
     }
-    client_init(&clients[1], 5, 27, 3);
-    client_add(&clients[1], &b);
-    clients_run(clients, 2, &b);
-    client_check(&clients[1]);
-    CHECK_UINT(berth_engine_get_stats(b.engine).cached_tokens, 20);
-    bench_close(&b);
+    finish_with_cached(&b, clients, 20);
 }
 
 // ---- memory -------------------------------------------------------------------------------------
