@@ -250,6 +250,7 @@ static berth_eval_gate gate_in_f32(const berth_golden *golden) {
         .loss = golden->is_quantized ? 0.01 : 1e-4,
         .margin = 0.01,
         .equal = 1,
+        .layer = 1e-5,
     };
     if (golden->steady_tokens < 1) {
         gate.logit = INFINITY;
@@ -273,6 +274,7 @@ static berth_status choose_gate(berth_evaluation *eval) {
         .loss = golden->is_quantized ? 0.02 : INFINITY,
         .margin = golden->is_quantized ? fmax(0.4, 1.5 * golden->bf16_margin) : 0.4,
         .equal = 1,
+        .layer = 1.0 / 128,
     };
     return eval->golden.bf16_rms > 0
                ? BERTH_OK
@@ -290,6 +292,7 @@ static berth_status evaluate(berth_evaluation *eval) {
     eval->session->stage = BERTH_STAGE_INPUT;
     BERTH_TRY(choose_gate(eval));
     BERTH_TRY(check_golden(eval));
+    BERTH_TRY(berth_eval_linears(eval));
     BERTH_TRY(run_prompts(eval));
     if (eval->session->config.loss) {
         BERTH_TRY(run_loss(eval));
@@ -337,11 +340,15 @@ const berth_command berth_command_eval = {
         "0.4 or more.\n"
         "Where the golden file of a quantized checkpoint says that some tokens are not steady, a\n"
         "fifth of them must be right in float32, and the greedy tokens of half of the prompts.\n"
+        "Linear layers that it knows are run alone: the codes of their inputs must be the same, "
+        "and\n"
+        "outputs within 1e-5 of the row's largest magnitude, in 16 bits within 1/128.\n"
         "--json prints {passed, dtype, rms_gate, rows, steady_rows, logit_error, logit_rms, "
         "logsumexp_error,\n"
-        "greedy_equal, greedy_compared, greedy_tokens, prompts, loss}: prompts is an array of the\n"
-        "same figures per prompt, loss is null or {value, golden, error}. Exit status 1 when the\n"
-        "gate is not met.",
+        "greedy_equal, greedy_compared, greedy_tokens, linears, prompts, loss}: linears is null "
+        "or\n"
+        "{layers, error, worst, codes, wrong_codes}, prompts is an array of the same figures per\n"
+        "prompt, loss is null or {value, golden, error}. Exit status 1 when the gate is not met.",
     .bit = BERTH_COMMAND_EVAL,
     .needs = BERTH_STAGE_ENGINE,
     .flags = BERTH_CLI_MODEL,

@@ -17,6 +17,7 @@ typedef struct berth_eval_gate {
     double margin; // greedy tokens are compared up to the first step with a smaller margin
     double steady; // share of rows whose logits are within BERTH_EVAL_STEADY; 0: not looked at
     double equal;  // share of prompts whose greedy tokens are equal
+    double layer;  // of the output of a layer alone, a share of its row's largest magnitude
 } berth_eval_gate;
 
 #define BERTH_EVAL_STEADY 1e-4
@@ -50,6 +51,15 @@ typedef struct berth_cross_entropy {
     double error;
 } berth_cross_entropy;
 
+// What is known of layers that were run alone.
+typedef struct berth_layer_gate {
+    size_t count;      // of comparisons; 0: the golden file has none
+    double error;      // the largest, as a share of the largest magnitude of its row
+    const char *worst; // whose that is
+    size_t codes;      // of inputs that were compared
+    size_t wrong_codes;
+} berth_layer_gate;
+
 typedef struct berth_evaluation {
     berth_session *session;
     berth_golden golden;
@@ -61,6 +71,7 @@ typedef struct berth_evaluation {
     int64_t vocab_size;
     const char *dtype; // of activations
     berth_eval_gate gate;
+    berth_layer_gate linears;
     bool has_passed;
 } berth_evaluation;
 
@@ -68,6 +79,30 @@ typedef struct berth_evaluation {
 static inline double berth_eval_larger(double a, double b) {
     return b <= a ? a : isnan(b) ? INFINITY : b;
 }
+
+// A layer alone: its graph, and what its parameters that are no weights are given.
+typedef struct berth_eval_operand {
+    const char *name;
+    berth_dtype dtype;
+    const void *data; // need not be aligned
+    uint64_t count;
+} berth_eval_operand;
+typedef struct berth_eval_layer {
+    const berth_session *session;
+    berth_arena *arena;
+    const berth_model_build *build;
+    const berth_eval_operand *operands;
+    size_t operand_count;
+    int64_t rows; // tokens
+} berth_eval_layer;
+// Runs it on the device of the session's worker. The plan, which holds the outputs, is the
+// caller's.
+BERTH_MUST_CHECK berth_status berth_eval_run(const berth_eval_layer *layer, berth_plan **out_plan);
+// Columns [first, …) of an output in f32 with what they had to be.
+void berth_eval_compare(berth_layer_gate *gate, const char *name, const berth_tensor *got,
+                        int64_t first, const berth_stored_tensor *wanted);
+// Every linear layer that the golden file knows.
+BERTH_MUST_CHECK berth_status berth_eval_linears(berth_evaluation *eval);
 
 // Adds up and judges: sets eval->total and session->answer_is_no, prints a table or JSON.
 BERTH_MUST_CHECK berth_status berth_eval_report(berth_evaluation *eval);

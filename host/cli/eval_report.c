@@ -37,6 +37,10 @@ static double equal_prompts(const berth_evaluation *eval) {
     return (double)equal / (double)eval->golden.prompt_count;
 }
 
+static bool layers_pass(const berth_layer_gate *layers, const berth_eval_gate *gate) {
+    return layers->count == 0 || (layers->error <= gate->layer && layers->wrong_codes == 0);
+}
+
 // Everything was compared, and nothing differs by more than it may.
 static bool passes(const berth_evaluation *eval) {
     const berth_measure *total = &eval->total;
@@ -48,7 +52,7 @@ static bool passes(const berth_evaluation *eval) {
     return total->rows == rows && rows > 0 && total->logit_error <= gate->logit &&
            total->logsumexp_error <= gate->logit && rms(total) <= gate->rms &&
            (double)total->steady_rows >= gate->steady * (double)rows &&
-           equal_prompts(eval) >= gate->equal &&
+           equal_prompts(eval) >= gate->equal && layers_pass(&eval->linears, gate) &&
            (!eval->session->config.loss || eval->loss.error <= gate->loss);
 }
 
@@ -63,6 +67,21 @@ static void put_measure(berth_json_writer *json, const berth_measure *its) {
     berth_cli_put_u64(json, "greedy_tokens", its->greedy_seen);
 }
 
+static void put_layers(berth_json_writer *json, const char *key, const berth_layer_gate *layers) {
+    berth_json_put_key(json, key);
+    if (layers->count == 0) {
+        berth_json_put_null(json);
+        return;
+    }
+    berth_json_begin_object(json);
+    berth_cli_put_u64(json, "layers", layers->count);
+    berth_cli_put_f64(json, "error", layers->error);
+    berth_cli_put(json, "worst", layers->worst);
+    berth_cli_put_u64(json, "codes", layers->codes);
+    berth_cli_put_u64(json, "wrong_codes", layers->wrong_codes);
+    berth_json_end_object(json);
+}
+
 static void print_json(berth_evaluation *eval) {
     berth_json_writer json;
     berth_session_json(eval->session, &json);
@@ -71,6 +90,7 @@ static void print_json(berth_evaluation *eval) {
     berth_cli_put(&json, "dtype", eval->dtype);
     berth_cli_put_f64(&json, "rms_gate", eval->gate.rms);
     put_measure(&json, &eval->total);
+    put_layers(&json, "linears", &eval->linears);
     berth_json_put_key(&json, "prompts");
     berth_json_begin_array(&json);
     for (size_t i = 0; i < eval->golden.prompt_count; ++i) {
@@ -102,6 +122,22 @@ static void add_row(berth_listing *listing, const char *name, const berth_measur
     berth_listing_add_format(listing, "%zu of %zu", its->greedy_equal, its->greedy_compared);
 }
 
+// "linear layers: 22 alone, at most 2.1e-07 of a row's largest magnitude off (…), 256 codes equal"
+static void print_layers(const berth_evaluation *eval, const char *what,
+                         const berth_layer_gate *layers) {
+    berth_text *out = &eval->session->out;
+    if (layers->count == 0) {
+        return;
+    }
+    berth_text_add_format(out, "%s: %zu alone, at most %.1e of a row's largest magnitude off (%s)",
+                          what, layers->count, layers->error, layers->worst);
+    if (layers->codes > 0) {
+        berth_text_add_format(out, ", %zu of %zu codes equal", layers->codes - layers->wrong_codes,
+                              layers->codes);
+    }
+    berth_text_add_char(out, '\n');
+}
+
 static void print_verdict(const berth_evaluation *eval) {
     const berth_eval_gate *gate = &eval->gate;
     berth_text *out = &eval->session->out;
@@ -119,6 +155,9 @@ static void print_verdict(const berth_evaluation *eval) {
         berth_text_add_format(out, "in %s, rms of logits within %.4g, ", eval->dtype, gate->rms);
     }
     berth_text_add_format(out, "greedy tokens equal while the margin is %g or more", gate->margin);
+    if (eval->linears.count > 0) {
+        berth_text_add_format(out, ", layers alone within %.2g", gate->layer);
+    }
     if (eval->session->config.loss && isfinite(gate->loss)) {
         berth_text_add_format(out, ", cross entropy within %g", gate->loss);
     }
@@ -142,6 +181,7 @@ static berth_status print_table(berth_evaluation *eval) {
         berth_text_add_format(out, "cross entropy %.6f, golden %.6f, difference %.2e\n",
                               eval->loss.value, eval->golden.val_loss, eval->loss.error);
     }
+    print_layers(eval, "linear layers", &eval->linears);
     print_verdict(eval);
     return BERTH_OK;
 }

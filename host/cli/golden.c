@@ -184,6 +184,20 @@ static berth_status read_steps(berth_golden *golden) {
     return berth_json_f64_or(root, "bf16.largest_missed_margin", 0, &golden->bf16_margin);
 }
 
+// A name that may be null.
+static berth_status read_name(const berth_golden *golden, const char *key, berth_arena *arena,
+                              const char **out) {
+    const berth_json *node = berth_json_find(golden->root, key);
+    berth_str name;
+    *out = NULL;
+    if (!node || berth_json_kind_of(node) == BERTH_JSON_NULL) {
+        return BERTH_OK;
+    }
+    BERTH_TRY(berth_json_get_str(node, "", &name));
+    *out = berth_arena_copy(arena, name);
+    return *out ? BERTH_OK : berth_arena_exhausted(arena, "names");
+}
+
 static berth_status read_all(berth_golden *golden, berth_arena *arena) {
     const berth_json *prompts = NULL;
     berth_str name;
@@ -194,6 +208,7 @@ static berth_status read_all(berth_golden *golden, berth_arena *arena) {
     BERTH_TRY(berth_json_i64_or(golden->root, "seq", 0, &golden->seq));
     BERTH_TRY(berth_json_f64_or(golden->root, "bf16.rms", 0, &golden->bf16_rms));
     BERTH_TRY(read_steps(golden));
+    BERTH_TRY(read_name(golden, "probe", arena, &golden->probe));
     BERTH_TRY(berth_json_get_array(golden->root, "prompts", &prompts));
     golden->name = berth_arena_copy(arena, name);
     golden->prompt_count = berth_json_size(prompts);

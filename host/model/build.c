@@ -167,73 +167,80 @@ static berth_status build_with(berth_building *building, const berth_model_entry
     return status;
 }
 
-// The document is the caller's, also after a failure.
-static berth_status choose_scheme(berth_building *building, const berth_checkpoint *checkpoint,
-                                  berth_json **out_document) {
-    BERTH_TRY(berth_quant_document_read(building->registry, checkpoint, &building->quant_config,
-                                        out_document));
-    return berth_quantization_choose(building, checkpoint, building->config->quantization);
+// ---- what everything is built of ----------------------------------------------------------------
+
+berth_building berth_building_of(const berth_model_request *request, const berth_scheme *scheme,
+                                 berth_arena *arena) {
+    return (berth_building){
+        .registry = request->registry,
+        .config = request->config,
+        .activation = request->activation,
+        .quantization = scheme->entry,
+        .quant_config = scheme->document != NULL ? scheme->document
+                                                 : berth_checkpoint_config(request->checkpoint),
+        .arena = arena,
+    };
 }
 
-static berth_status create(const berth_registry *registry, const berth_config *config,
-                           const berth_checkpoint *checkpoint, berth_dtype activation,
-                           berth_model_build *build) {
-    if (!berth_can_convert(activation)) {
-        return BERTH_FAIL(UNSUPPORTED, "activations of type %s", berth_dtype_name(activation));
+berth_status berth_scheme_choose(const berth_model_request *request, berth_scheme *out) {
+    const berth_json *document = NULL;
+    BERTH_TRY(berth_quant_document_read(request->registry, request->checkpoint, &document,
+                                        &out->document));
+    berth_building building = berth_building_of(request, out, NULL);
+    const berth_status status =
+        berth_quantization_choose(&building, request->checkpoint, request->config->quantization);
+    out->entry = building.quantization;
+    if (status != BERTH_OK) {
+        berth_scheme_deinit(out);
     }
-    const char *architecture = berth_checkpoint_architecture(checkpoint);
+    return status;
+}
+
+void berth_scheme_deinit(berth_scheme *scheme) {
+    berth_json_destroy(scheme->document);
+    *scheme = (berth_scheme){.entry = NULL};
+}
+
+static berth_status create(const berth_model_request *request, berth_model_build *build) {
+    const berth_registry *registry = request->registry;
+    if (!berth_can_convert(request->activation)) {
+        return BERTH_FAIL(UNSUPPORTED, "activations of type %s",
+                          berth_dtype_name(request->activation));
+    }
+    const char *architecture = berth_checkpoint_architecture(request->checkpoint);
     const berth_model_entry *entry = find_model(registry, architecture);
-    entry = entry == NULL ? find_text_model(registry, checkpoint) : entry;
+    entry = entry == NULL ? find_text_model(registry, request->checkpoint) : entry;
     if (entry == NULL) {
         return no_model(registry, architecture, build->arena);
     }
-    berth_building building = {
-        .registry = registry,
-        .config = config,
-        .activation = activation,
-        .arena = build->arena,
-    };
-    BERTH_TRY(choose_scheme(&building, checkpoint, &build->quant_document));
     build->architecture = entry->model.architecture;
-    build->quantization = building.quantization->config.name;
+    build->quantization = build->chosen.entry->config.name;
     build->owner = entry->owner;
-    return build_with(&building, entry, checkpoint, build);
+    build->names = &entry->model;
+    berth_building building = berth_building_of(request, &build->chosen, build->arena);
+    return build_with(&building, entry, request->checkpoint, build);
 }
 
 // ---- entry points -------------------------------------------------------------------------------
 
-berth_status berth_model_scheme(const berth_registry *registry, const berth_config *config,
-                                const berth_checkpoint *checkpoint, berth_dtype activation,
-                                const char **out_scheme) {
-    berth_json *document = NULL;
-    berth_building building = {
-        .registry = registry,
-        .config = config,
-        .activation = activation,
-    };
-    const berth_status status = choose_scheme(&building, checkpoint, &document);
-    if (status == BERTH_OK) {
-        *out_scheme = building.quantization->config.name;
-    }
-    berth_json_destroy(document);
-    return status;
-}
-
-berth_status berth_model_create(const berth_registry *registry, const berth_config *config,
-                                const berth_checkpoint *checkpoint, berth_dtype activation,
-                                berth_model_build **out_build) {
+berth_status berth_model_create_of(const berth_model_request *request, berth_scheme *scheme,
+                                   berth_model_build **out_build) {
     berth_arena *arena = NULL;
-    BERTH_TRY(berth_arena_create((size_t)64 << 10, ARENA_LIMIT, &arena));
-    berth_model_build *build = BERTH_ARENA_NEW(arena, berth_model_build);
+    berth_status status = berth_arena_create((size_t)64 << 10, ARENA_LIMIT, &arena);
+    berth_model_build *build =
+        status == BERTH_OK ? BERTH_ARENA_NEW(arena, berth_model_build) : NULL;
     if (build == NULL) {
+        berth_scheme_deinit(scheme);
         berth_arena_destroy(arena);
         return BERTH_FAIL(OUT_OF_MEMORY, "no memory for a model");
     }
     build->arena = arena;
-    const berth_status status = create(registry, config, checkpoint, activation, build);
+    build->chosen = *scheme;
+    *scheme = (berth_scheme){.entry = NULL};
+    status = create(request, build);
     if (status != BERTH_OK) {
         berth_status_note(__FILE__, __LINE__, "building the model of %s",
-                          berth_checkpoint_directory(checkpoint));
+                          berth_checkpoint_directory(request->checkpoint));
         berth_model_destroy(build);
         return status;
     }
@@ -241,11 +248,26 @@ berth_status berth_model_create(const berth_registry *registry, const berth_conf
     return BERTH_OK;
 }
 
+berth_status berth_model_create(const berth_registry *registry, const berth_config *config,
+                                const berth_checkpoint *checkpoint, berth_dtype activation,
+                                berth_model_build **out_build) {
+    const berth_model_request request = {
+        .registry = registry,
+        .config = config,
+        .checkpoint = checkpoint,
+        .activation = activation,
+    };
+    berth_scheme scheme = {.entry = NULL};
+    BERTH_TRY_NOTE(berth_scheme_choose(&request, &scheme), "building the model of %s",
+                   berth_checkpoint_directory(checkpoint));
+    return berth_model_create_of(&request, &scheme, out_build);
+}
+
 void berth_model_destroy(berth_model_build *build) {
     if (build == NULL) {
         return;
     }
     berth_graph_destroy(build->graph);
-    berth_json_destroy(build->quant_document);
+    berth_scheme_deinit(&build->chosen);
     berth_arena_destroy(build->arena);
 }

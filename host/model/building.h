@@ -48,6 +48,11 @@ typedef struct berth_building {
     int64_t state_slots;    // of states per sequence; 0: as many as the executor is told later
 } berth_building;
 
+// What is built of the request, by the scheme where it is chosen; of what the build itself fills
+// nothing is set.
+berth_building berth_building_of(const berth_model_request *request, const berth_scheme *scheme,
+                                 berth_arena *arena);
+
 // Fills the slots of the face. The other fields are set by the caller, before the first use.
 void berth_building_open(berth_building *building, const berth_json *config);
 

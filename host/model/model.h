@@ -103,7 +103,14 @@ typedef struct berth_layer_scheme {
     const char *layer;
     const char *scheme; // the config's name
     const char *method;
+    const struct berth_processing *of; // the layer itself
 } berth_layer_scheme;
+
+// How a checkpoint is quantized: asked of the plugins once, for all that is built of it.
+typedef struct berth_scheme {
+    const berth_quant_entry *entry; // borrowed from the registry; NULL: not chosen
+    berth_json *document;           // owned; NULL: config.json is it
+} berth_scheme;
 
 // The result of a build: graph, weights, caches. Immutable.
 typedef struct berth_model_build {
@@ -119,25 +126,56 @@ typedef struct berth_model_build {
     const berth_host *host;            // for the methods that make weights
     const berth_layer_scheme *schemes; // one per linear layer, in the order of the build
     size_t scheme_count;
-    berth_json *quant_document; // owned; NULL: config.json is it
-    berth_arena *arena;         // owned
+    berth_scheme chosen;
+    const berth_model *names; // the class, whose weight rules name tensors
+    berth_arena *arena;       // owned
 } berth_model_build;
 
-// The name of the quantization config that berth_model_create will find, for whoever has to be
-// asked about it before anything is built. Borrowed from the registry.
-BERTH_MUST_CHECK berth_status berth_model_scheme(const berth_registry *registry,
-                                                 const berth_config *config,
-                                                 const berth_checkpoint *checkpoint,
-                                                 berth_dtype activation, const char **out_scheme);
-// Finds the model class by architecture (nearest known name in the error), the quantization config,
-// builds and verifies the graph, resolves every weight against the checkpoint: missing and
-// unexpected tensors, shapes and dtypes are listed in the error. Activations have dtype
-// `activation`.
+// What is built of: everything outlives the result but the checkpoint, which must be open until the
+// weights are loaded.
+typedef struct berth_model_request {
+    const berth_registry *registry;
+    const berth_config *config;
+    const berth_checkpoint *checkpoint;
+    berth_dtype activation; // of what is between ops
+} berth_model_request;
+
+// The scheme of the checkpoint, for whoever has to be asked about it before anything is built.
+// UNSUPPORTED names the checkpoint's own, and the nearest known one, when no plugin has it.
+BERTH_MUST_CHECK berth_status berth_scheme_choose(const berth_model_request *request,
+                                                  berth_scheme *out);
+void berth_scheme_deinit(berth_scheme *scheme);
+// Finds the model class by architecture (nearest known name in the error), builds and verifies the
+// graph, resolves every weight against the checkpoint: missing and unexpected tensors, shapes and
+// dtypes are listed in the error. The scheme is the build's from here on, also after a failure.
+BERTH_MUST_CHECK berth_status berth_model_create_of(const berth_model_request *request,
+                                                    berth_scheme *scheme,
+                                                    berth_model_build **out_build);
+// The same for who has nobody to ask about the scheme.
 BERTH_MUST_CHECK berth_status berth_model_create(const berth_registry *registry,
                                                  const berth_config *config,
                                                  const berth_checkpoint *checkpoint,
                                                  berth_dtype activation,
                                                  berth_model_build **out_build);
+
+// ---- parts of a model alone ---------------------------------------------------------------------
+
+// A module of the checkpoint, as inputs and outputs of a linear layer.
+typedef struct berth_linear_request {
+    berth_model_request model; // its checkpoint may have been opened again since the build
+    const berth_model_build *of;
+    const char *module;
+    int64_t rows;
+    int64_t inputs;
+    int64_t outputs;
+} berth_linear_request;
+// The layer of the model that has the module, by the method that the model has for it, as a graph:
+// of the parameter "x" [rows, inputs] the output "y", where the module's outputs begin at
+// `out_first`, and "codes" where the method quantizes its input. A module that is no layer of the
+// model's becomes one. Nothing but graph and weights of the result is set.
+BERTH_MUST_CHECK berth_status berth_linear_create(const berth_linear_request *request,
+                                                  int64_t *out_first,
+                                                  berth_model_build **out_build);
 // One layer alone: its class, its weights as a checkpoint would hold them, and a caller that gives
 // its inputs.
 typedef struct berth_layer_request {

@@ -330,5 +330,6 @@ berth_status berth_quantization_build(berth_building *building, const berth_line
                                                     .layer = layer->linear.prefix,
                                                     .scheme = layer->scheme->config.name,
                                                     .method = layer->method.name,
+                                                    .of = layer,
                                                 });
 }

@@ -69,17 +69,30 @@ static berth_status check_heads(const berth_default_worker *base) {
     return BERTH_OK;
 }
 
+static berth_status create_build(berth_default_worker *base, const berth_checkpoint *checkpoint) {
+    const berth_model_request request = {
+        .registry = base->registry,
+        .config = base->config,
+        .checkpoint = checkpoint,
+        .activation = base->activation,
+    };
+    berth_scheme scheme = {.entry = NULL};
+    BERTH_TRY(berth_scheme_choose(&request, &scheme));
+    const berth_status status =
+        berth_platform_verify(base->platform, NULL, scheme.entry->config.name);
+    if (status != BERTH_OK) {
+        berth_scheme_deinit(&scheme);
+        return status;
+    }
+    return berth_model_create_of(&request, &scheme, &base->build);
+}
+
 static berth_status build_from(berth_default_worker *base, const berth_checkpoint *checkpoint) {
-    const char *scheme = NULL;
     BERTH_TRY(
         berth_platform_verify(base->platform, berth_checkpoint_architecture(checkpoint), NULL));
     base->activation =
         berth_activation_choose(base->config, base->platform, berth_checkpoint_dtype(checkpoint));
-    BERTH_TRY(
-        berth_model_scheme(base->registry, base->config, checkpoint, base->activation, &scheme));
-    BERTH_TRY(berth_platform_verify(base->platform, NULL, scheme));
-    BERTH_TRY(berth_model_create(base->registry, base->config, checkpoint, base->activation,
-                                 &base->build));
+    BERTH_TRY(create_build(base, checkpoint));
     BERTH_TRY(check_heads(base));
     BERTH_TRY(create_plan(base));
     BERTH_TRY(berth_worker_load_weights(base));

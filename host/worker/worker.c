@@ -217,6 +217,14 @@ const berth_graph *berth_worker_graph(const berth_worker *worker) {
     return build ? build->graph : NULL;
 }
 
+const berth_model_build *berth_worker_build(const berth_worker *worker) {
+    return berth_worker_base(worker)->build;
+}
+
+berth_runtime *berth_worker_runtime(const berth_worker *worker) {
+    return berth_worker_base(worker)->runtime;
+}
+
 const berth_layer_scheme *berth_worker_scheme(const berth_worker *worker, const char *layer) {
     const berth_model_build *build = berth_worker_base(worker)->build;
     for (size_t i = 0; build && i < build->scheme_count; ++i) {

@@ -58,6 +58,9 @@ BERTH_MUST_CHECK berth_status berth_worker_check_health(berth_worker *worker);
 // worker replaced load_model without calling the inherited one, or before it.
 const berth_plan *berth_worker_plan(const berth_worker *worker);
 const berth_graph *berth_worker_graph(const berth_worker *worker);
+// The build behind it, and the device that it runs on.
+const berth_model_build *berth_worker_build(const berth_worker *worker);
+berth_runtime *berth_worker_runtime(const berth_worker *worker);
 // The scheme of a linear layer in that plan; NULL: it has no linear layer of the name.
 const berth_layer_scheme *berth_worker_scheme(const berth_worker *worker, const char *layer);
 // Whether runs of that plan note how long every site takes (berth_plan_set_timed); no plan, no

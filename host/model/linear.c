@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Input: a model that was built, a module of its checkpoint. Output: a graph of the linear layer
+// that has the module, alone, by the quantization method that has it in the model.
+#include <string.h>
+
+#include "model/building.h"
+
+#define ARENA_LIMIT ((size_t)64 << 20)
+
+// ---- which layer --------------------------------------------------------------------------------
+
+// Where the module's outputs begin in those of a layer, and how many there are.
+typedef struct span {
+    int64_t first;
+    int64_t count;
+} span;
+
+static bool has_module(const berth_processing *layer, const char *module, span *out) {
+    const berth_linear *linear = &layer->linear;
+    const bool has_shards = layer->layer.name_count == linear->shard_count;
+    for (uint64_t i = 0; i < layer->layer.name_count; ++i) {
+        if (strcmp(layer->layer.names[i], module) == 0) {
+            *out = has_shards ? (span){linear->shards[i]->offset, linear->shards[i]->extent}
+                              : (span){0, linear->output_size};
+            return true;
+        }
+    }
+    return false;
+}
+
+// A module that is no linear layer of the model, such as those of an expert, is one by itself.
+static berth_linear plain(const berth_linear_request *request) {
+    return (berth_linear){
+        .size = sizeof(berth_linear),
+        .prefix = request->module,
+        .input_size = request->inputs,
+        .output_size = request->outputs,
+        .layer_class = "ReplicatedLinear",
+    };
+}
+
+static const berth_linear *find(const berth_linear_request *request, span *out) {
+    const berth_model_build *of = request->of;
+    for (size_t i = 0; i < of->scheme_count; ++i) {
+        const berth_processing *layer = of->schemes[i].of;
+        if (has_module(layer, request->module, out)) {
+            return &layer->linear;
+        }
+    }
+    return NULL;
+}
+
+// ---- its graph ----------------------------------------------------------------------------------
+
+// Rows of tokens, as in a model: their number is not constant.
+static berth_value add_input(berth_graph_builder *graph, const berth_linear_request *request) {
+    const berth_value_type type = {
+        .size = sizeof type,
+        .dtype = request->model.activation,
+        .ndim = 2,
+        .dims = {BERTH_DIM_CONST(request->rows), BERTH_DIM_CONST(request->inputs)},
+    };
+    const berth_value inputs[] = {
+        berth_graph_parameter(graph, "x", &type),
+        berth_graph_input(graph, "token_ids"),
+    };
+    const berth_call call = {
+        .size = sizeof call,
+        .name = "select_rows",
+        .inputs = inputs,
+        .input_count = BERTH_COUNT(inputs),
+    };
+    return berth_graph_op(graph, &call);
+}
+
+// The node that quantizes the input: the first whose result is of codes.
+static void add_codes(berth_graph_builder *builder) {
+    const berth_graph *graph = berth_graph_peek(builder);
+    for (size_t i = 0; i < graph->node_count; ++i) {
+        const berth_graph_node *node = &graph->nodes[i];
+        const berth_dtype dtype =
+            node->output_count > 1 ? graph->values[node->outputs[0]].type.dtype : BERTH_DTYPE_NONE;
+        if (dtype == BERTH_DTYPE_I8 || dtype == BERTH_DTYPE_F8_E4M3FN) {
+            berth_graph_output_add(builder, "codes", node->outputs[0]);
+            return;
+        }
+    }
+}
+
+static berth_status build_graph(berth_building *building, const berth_linear *linear,
+                                const berth_linear_request *request, berth_model_build *build) {
+    BERTH_TRY(berth_graph_begin(building->registry, request->module, &building->graph));
+    berth_building_open(building, berth_checkpoint_config(request->model.checkpoint));
+    const berth_value x = add_input(building->graph, request);
+    const berth_value y = building->face.linear(&building->face, linear, x);
+    building->face.output(&building->face, "y", y);
+    if (!berth_graph_has_failed(building->graph)) {
+        add_codes(building->graph);
+    }
+    BERTH_TRY(berth_graph_finish(building->graph, &build->graph));
+    berth_parameters_ignore(building->parameters, ""); // the rest of the model
+    BERTH_TRY(berth_parameters_check(building->parameters));
+    return berth_building_collect(building, build);
+}
+
+static berth_status create(const berth_linear_request *request, const berth_linear *linear,
+                           const berth_model *names, berth_model_build *build) {
+    const berth_model_request *model = &request->model;
+    berth_building building = berth_building_of(model, &request->of->chosen, build->arena);
+    BERTH_TRY(berth_parameters_create(model->checkpoint, names, model->activation, build->arena,
+                                      &building.parameters));
+    const berth_status status = build_graph(&building, linear, request, build);
+    berth_parameters_destroy(building.parameters);
+    berth_array_free(&building.schemes);
+    return status;
+}
+
+// ---- entry point --------------------------------------------------------------------------------
+
+berth_status berth_linear_create(const berth_linear_request *request, int64_t *out_first,
+                                 berth_model_build **out_build) {
+    static const berth_model no_rules = {.size = sizeof no_rules, .architecture = "a linear layer"};
+    span at = {.count = request->outputs};
+    const berth_linear own = plain(request);
+    const berth_linear *found = find(request, &at);
+    const berth_linear *linear = found == NULL ? &own : found;
+    if (linear->input_size != request->inputs || at.count != request->outputs) {
+        return BERTH_FAIL(INVALID_ARGUMENT,
+                          "'%s' has %lld inputs and %lld outputs in the model, not %lld and %lld",
+                          request->module, (long long)linear->input_size, (long long)at.count,
+                          (long long)request->inputs, (long long)request->outputs);
+    }
+    berth_arena *arena = NULL;
+    BERTH_TRY(berth_arena_create((size_t)64 << 10, ARENA_LIMIT, &arena));
+    berth_model_build *build = BERTH_ARENA_NEW(arena, berth_model_build);
+    if (build == NULL) {
+        berth_arena_destroy(arena);
+        return BERTH_FAIL(OUT_OF_MEMORY, "no memory for a layer");
+    }
+    build->arena = arena;
+    const berth_status status =
+        create(request, linear, found == NULL ? &no_rules : request->of->names, build);
+    if (status != BERTH_OK) {
+        berth_model_destroy(build);
+        return status;
+    }
+    *out_first = at.first;
+    *out_build = build;
+    return BERTH_OK;
+}
