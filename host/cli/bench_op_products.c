@@ -82,5 +82,10 @@ static const berth_op_case cases[] = {
     MOE("moe_experts", "32x512-64", 64, 8, 1024, 512,
         "expert_x=x[8T,1024] expert_first=i32[33]:0..8T" MOE_WEIGHTS(32, 1024, 512, 1024, 1),
         .is_whole = true),
+    MOE("quantized_experts", "8x512-1", 1, 2, 1024, 512,
+        "x=x[T,1024] w13_weight=i8[8,1024,1024]<100*0.25 "
+        "w13_scale=f32[8,1024,1](0.001,0.002)*0.25 w2_weight=i8[8,1024,512]<100*0.25 "
+        "w2_scale=f32[8,1024,1](0.001,0.002)*0.25 topk_weights=f32[T,2](0,1) topk_ids=i32[T,2]<8 "
+        "code=i8 group_shape=1,-1 input=token"),
 };
 const berth_op_table berth_op_products = {cases, BERTH_COUNT(cases)};

@@ -383,6 +383,35 @@ static berth_value slot_linear(berth_builder *builder, const berth_linear *linea
     return berth_graph_has_failed(building->graph) ? BERTH_VALUE_NONE : y;
 }
 
+static berth_status check_experts(const berth_experts *experts, const berth_linear stacks[2]) {
+    for (int i = 0; i < 2; ++i) {
+        BERTH_TRY(check_linear(&stacks[i]));
+        if (!is_count(stacks[i].stack_size) || stacks[i].stack_size != stacks[0].stack_size) {
+            return BERTH_FAIL(CORRUPT, "'%s': there are no %" PRId64 " experts; check config.json",
+                              experts->prefix, stacks[i].stack_size);
+        }
+    }
+    return BERTH_OK;
+}
+
+static berth_value slot_experts(berth_builder *builder, const berth_experts *experts) {
+    berth_building *building = behind(builder);
+    if (berth_graph_has_failed(building->graph)) {
+        return BERTH_VALUE_NONE;
+    }
+    berth_experts own = READ(berth_experts, experts);
+    const berth_linear stacks[] = {READ(berth_linear, own.w13), READ(berth_linear, own.w2)};
+    own.w13 = &stacks[0];
+    own.w2 = &stacks[1];
+    berth_value y = BERTH_VALUE_NONE;
+    berth_status status = check_experts(&own, stacks);
+    if (status == BERTH_OK) {
+        status = berth_quantization_experts(building, &own, &y);
+    }
+    stop(building, status);
+    return berth_graph_has_failed(building->graph) ? BERTH_VALUE_NONE : y;
+}
+
 static void slot_ignore(berth_builder *builder, const char *text) {
     berth_building *building = behind(builder);
     if (!berth_graph_has_failed(building->graph) && text[0] != '\0') {
@@ -442,6 +471,7 @@ void berth_building_open(berth_building *building, const berth_json *config) {
         .has_failed = slot_has_failed,
         .state = slot_state,
         .ignore = slot_ignore,
+        .experts = slot_experts,
         .max_model_len = building->config->max_model_len,
     };
 }

@@ -80,6 +80,10 @@ BERTH_MUST_CHECK berth_status berth_quantization_choose(berth_building *building
 BERTH_MUST_CHECK berth_status berth_quantization_build(berth_building *building,
                                                        const berth_linear *linear, berth_value x,
                                                        berth_value *out_y);
+// Lets the scheme's method build the experts of a mixture.
+BERTH_MUST_CHECK berth_status berth_quantization_experts(berth_building *building,
+                                                         const berth_experts *experts,
+                                                         berth_value *out_y);
 // A parameter that the running method declares as stored or made.
 BERTH_MUST_CHECK berth_status berth_quantization_take(berth_building *building,
                                                       const berth_parameter *declared,

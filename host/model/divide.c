@@ -100,16 +100,18 @@ static berth_status divide_dims(const berth_parameter *given, berth_arena *arena
                        &out->stored_input_extent);
 }
 
-// One number for each shard.
+// One number for each shard, of a stack for each shard of each layer.
 static berth_status per_tensor(berth_arena *arena, berth_parameter *out) {
-    int64_t *shape = BERTH_ARENA_ARRAY(arena, int64_t, 1);
+    int64_t *shape = BERTH_ARENA_ARRAY(arena, int64_t, 2);
     if (shape == NULL) {
         return berth_arena_exhausted(arena, "shapes");
     }
-    shape[0] = out->shard_count > 0 ? (int64_t)out->shard_count : 1;
+    const bool is_stack = out->output_dim == 1;
+    shape[0] = is_stack ? out->shape[0] : 1;
+    shape[is_stack] = out->shard_count > 0 ? (int64_t)out->shard_count : 1;
     out->shape = shape;
-    out->ndim = 1;
-    out->output_dim = 0;
+    out->ndim = is_stack ? 2 : 1;
+    out->output_dim = is_stack;
     out->input_dim = -1;
     out->stored_output_extent = 0;
     out->stored_input_extent = 0;

@@ -43,7 +43,7 @@ static const berth_linear *find(const berth_linear_request *request, span *out) 
     const berth_model_build *of = request->of;
     for (size_t i = 0; i < of->scheme_count; ++i) {
         const berth_processing *layer = of->schemes[i].of;
-        if (has_module(layer, request->module, out)) {
+        if (layer->linear.stack_size == 0 && has_module(layer, request->module, out)) {
             return &layer->linear;
         }
     }

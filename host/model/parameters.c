@@ -257,6 +257,11 @@ const char *berth_parameters_module(const berth_parameters *parameters, const ch
     return berth_weight_names_module(&parameters->names, prefix, shard);
 }
 
+berth_status berth_parameters_modules(const berth_parameters *parameters, const char *prefix,
+                                      berth_map *modules) {
+    return berth_weight_names_modules(&parameters->names, prefix, modules);
+}
+
 void berth_parameters_ignore(berth_parameters *parameters, const char *text) {
     berth_weight_names_ignore(&parameters->names, text);
 }

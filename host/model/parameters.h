@@ -6,6 +6,7 @@
 #ifndef BERTH_MODEL_PARAMETERS_H
 #define BERTH_MODEL_PARAMETERS_H
 
+#include "base/map.h"
 #include "model/model.h"
 
 typedef struct berth_parameters berth_parameters;
@@ -25,6 +26,9 @@ BERTH_MUST_CHECK berth_status berth_parameters_take(berth_parameters *parameters
 // `prefix`; NULL when the model's rules know none by itself.
 const char *berth_parameters_module(const berth_parameters *parameters, const char *prefix,
                                     const char *shard);
+// The modules of the layers of the stack `prefix`, added as keys; see berth_weight_names_modules.
+BERTH_MUST_CHECK berth_status berth_parameters_modules(const berth_parameters *parameters,
+                                                       const char *prefix, berth_map *modules);
 // Tensors in whose names the text occurs may be left over.
 void berth_parameters_ignore(berth_parameters *parameters, const char *text);
 // CORRUPT lists the missing tensors and those that no parameter took.

@@ -3,8 +3,10 @@
 // Output: the scheme of the checkpoint, and the layer's nodes. The only place that calls
 // quantization configs and methods before weights are loaded; "unquantized" is one of them and gets
 // no favour but that others may leave a layer to it.
+#include <stddef.h>
 #include <string.h>
 
+#include "base/map.h"
 #include "base/text.h"
 #include "model/building.h"
 #include "model/pieces.h"
@@ -213,7 +215,34 @@ static berth_status describe(const berth_building *building, const berth_linear 
     own->layer = (berth_quant_layer){.size = sizeof own->layer, .config = building->quant_config};
     own->linear.quant = &own->layer;
     *out = own;
-    return name_modules(building, own);
+    return BERTH_OK;
+}
+
+// The modules of all experts, of both stacks; the experts as one where the file stores them so.
+static berth_status name_experts(const berth_building *building, const berth_experts *experts,
+                                 berth_processing *out) {
+    berth_map modules;
+    berth_map_init(&modules);
+    berth_status status =
+        berth_parameters_modules(building->parameters, experts->w13->prefix, &modules);
+    if (status == BERTH_OK) {
+        status = berth_parameters_modules(building->parameters, experts->w2->prefix, &modules);
+    }
+    const char **names = BERTH_ARENA_ARRAY(building->arena, const char *, modules.count + 1u);
+    if (status == BERTH_OK && names == NULL) {
+        status = berth_arena_exhausted(building->arena, "layers");
+    }
+    for (uint32_t i = 0; status == BERTH_OK && i < modules.count; ++i) {
+        names[i] = modules.entries[i].key.data;
+    }
+    if (status == BERTH_OK && modules.count == 0) {
+        names[0] = berth_arena_strdup(building->arena, experts->prefix);
+        status = names[0] == NULL ? berth_arena_exhausted(building->arena, "layers") : BERTH_OK;
+    }
+    out->layer.names = names;
+    out->layer.name_count = modules.count > 0 ? modules.count : 1;
+    berth_map_deinit(&modules);
+    return status;
 }
 
 static const berth_quant_method *ask_method(const berth_building *building,
@@ -241,12 +270,21 @@ static berth_status check_method(const berth_processing *layer, const berth_quan
                             layer->linear.prefix, missing);
 }
 
+// A method of ABI 1.0 knows no experts: they are not quantized, as they were not then.
+static bool is_left_alone(const berth_processing *layer, const berth_quant_method *method) {
+    return layer->linear.stack_size > 0 &&
+           method->size <= offsetof(berth_quant_method, process_weights_after_loading);
+}
+
 // The method of a layer, with its required slots, as the host's own struct.
 static berth_status get_method(const berth_building *building, berth_processing *layer) {
     berth_status status = BERTH_OK;
     layer->scheme = building->quantization;
     const berth_quant_method *method = ask_method(building, building->quantization, layer, &status);
     const berth_quant_entry *plain = find_named(building->registry, UNQUANTIZED);
+    if (method != NULL && is_left_alone(layer, method)) {
+        method = NULL;
+    }
     if (status == BERTH_OK && method == NULL && plain != NULL) {
         layer->scheme = plain;
         method = ask_method(building, plain, layer, &status);
@@ -316,20 +354,74 @@ static berth_status create_weights(berth_building *building, berth_processing *l
     return status;
 }
 
+static berth_status report(berth_building *building, const char *name,
+                           const berth_processing *layer) {
+    return berth_array_push(&building->schemes, (berth_layer_scheme){
+                                                    .layer = name,
+                                                    .scheme = layer->scheme->config.name,
+                                                    .method = layer->method.name,
+                                                    .of = layer,
+                                                });
+}
+
 berth_status berth_quantization_build(berth_building *building, const berth_linear *linear,
                                       berth_value x, berth_value *out_y) {
     berth_processing *layer = NULL;
     berth_value weights[BERTH_MAX_WEIGHTS] = {0};
     BERTH_TRY(describe(building, linear, &layer));
+    BERTH_TRY(name_modules(building, layer));
     BERTH_TRY(get_method(building, layer));
     BERTH_TRY(create_weights(building, layer, weights));
     berth_plugin_enter(layer->scheme->owner, "apply");
     *out_y = layer->method.apply(&building->face, &layer->linear, weights, x);
     BERTH_TRY(berth_plugin_leave(BERTH_OK));
-    return berth_array_push(&building->schemes, (berth_layer_scheme){
-                                                    .layer = layer->linear.prefix,
-                                                    .scheme = layer->scheme->config.name,
-                                                    .method = layer->method.name,
-                                                    .of = layer,
-                                                });
+    return report(building, layer->linear.prefix, layer);
+}
+
+// ---- experts ------------------------------------------------------------------------------------
+
+// The second stack has the method, the notes and the modules of the first.
+static berth_status describe_second(const berth_building *building, const berth_linear *linear,
+                                    berth_processing *first, berth_processing **out) {
+    BERTH_TRY(describe(building, linear, out));
+    (*out)->scheme = first->scheme;
+    (*out)->method = first->method;
+    (*out)->linear.quant = &first->layer;
+    return BERTH_OK;
+}
+
+static berth_status check_experts(const berth_processing *layer, const char *prefix) {
+    return layer->method.apply_experts != NULL
+               ? BERTH_OK
+               : BERTH_FAIL(UNSUPPORTED,
+                            "'%s': the method '%s' of scheme '%s' (plugin %s) serves linear layers "
+                            "and no experts",
+                            prefix, layer->method.name, layer->scheme->config.name,
+                            layer->scheme->owner->id);
+}
+
+berth_status berth_quantization_experts(berth_building *building, const berth_experts *given,
+                                        berth_value *out_y) {
+    berth_processing *first = NULL;
+    berth_processing *second = NULL;
+    berth_value w13[BERTH_MAX_WEIGHTS] = {0};
+    berth_value w2[BERTH_MAX_WEIGHTS] = {0};
+    BERTH_TRY(describe(building, given->w13, &first));
+    BERTH_TRY(name_experts(building, given, first));
+    BERTH_TRY(get_method(building, first));
+    BERTH_TRY(check_experts(first, given->prefix));
+    BERTH_TRY(describe_second(building, given->w2, first, &second));
+    BERTH_TRY(create_weights(building, first, w13));
+    BERTH_TRY(create_weights(building, second, w2));
+    const char *prefix = berth_arena_strdup(building->arena, given->prefix);
+    if (prefix == NULL) {
+        return berth_arena_exhausted(building->arena, "layers");
+    }
+    berth_experts experts = *given;
+    experts.w13 = &first->linear;
+    experts.w2 = &second->linear;
+    berth_plugin_enter(first->scheme->owner, "apply_experts");
+    *out_y = first->method.apply_experts(&building->face, &experts, w13, w2);
+    BERTH_TRY(berth_plugin_leave(BERTH_OK));
+    return report(building, prefix, first);
 }

@@ -256,6 +256,51 @@ const char *berth_weight_names_module(const berth_weight_names *names, const cha
                : NULL;
 }
 
+// "a.experts.3.up_proj" of the tensor "a.experts.3.up_proj.LEAF"; empty where its name has another
+// form.
+static berth_str module_of(const char *tensor, const char *leaf) {
+    const berth_str name = berth_str_from(tensor);
+    const size_t behind = strlen(leaf) + 1;
+    const bool is_module = berth_str_ends_with(name, berth_str_from(leaf)) && name.size > behind &&
+                           tensor[name.size - behind] == '.';
+    return (berth_str){.data = tensor, .size = is_module ? name.size - behind : 0};
+}
+
+static berth_status add_modules(const berth_weight_names *names, const char *prefix,
+                                berth_map *modules) {
+    const size_t length = strlen(prefix);
+    for (size_t i = 0; i < names->count; ++i) {
+        const berth_weight_source *source = &names->sources[i];
+        if (source->is_ignored || strncmp(source->parameter, prefix, length) != 0 ||
+            source->parameter[length] != '_') {
+            continue;
+        }
+        const berth_str module = module_of(source->tensor->name, source->parameter + length + 1);
+        if (module.size == 0 || berth_map_find(modules, module) != NULL) {
+            continue;
+        }
+        const char *copy = berth_arena_copy(names->arena, module);
+        if (copy == NULL) {
+            return berth_arena_exhausted(names->arena, "weight names");
+        }
+        BERTH_TRY(berth_map_add(modules, berth_str_from(copy), 0));
+    }
+    return BERTH_OK;
+}
+
+berth_status berth_weight_names_modules(const berth_weight_names *names, const char *prefix,
+                                        berth_map *modules) {
+    char name[NAME_BYTES];
+    const uint32_t before = modules->count;
+    berth_status status = add_modules(names, prefix, modules);
+    for (int form = BARE; form < FORM_COUNT && modules->count == before && status == BERTH_OK;
+         ++form) {
+        vary(prefix, form, name, sizeof name);
+        status = name[0] == '\0' ? BERTH_OK : add_modules(names, name, modules);
+    }
+    return status;
+}
+
 const char *berth_weight_names_stored(const berth_weight_names *names, const char *parameter,
                                       const char *shard, int64_t slice) {
     const char *stored = stored_by_rule(names, parameter, shard, slice);

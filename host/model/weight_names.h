@@ -56,6 +56,10 @@ BERTH_MUST_CHECK berth_status berth_weight_names_same(const berth_weight_names *
 // no rule says so or the arena is exhausted.
 const char *berth_weight_names_module(const berth_weight_names *names, const char *prefix,
                                       const char *shard);
+// The modules of a stack, in whose parameters' names the prefix stands before a "_": of every layer
+// and shard one, added to `modules`, whose keys are then in the arena.
+BERTH_MUST_CHECK berth_status berth_weight_names_modules(const berth_weight_names *names,
+                                                         const char *prefix, berth_map *modules);
 // The name under which a checkpoint would hold a part of a parameter. NULL when the arena is
 // exhausted.
 const char *berth_weight_names_stored(const berth_weight_names *names, const char *parameter,

@@ -122,6 +122,7 @@ static const berth_slot quant_method_slots[] = {
     SLOT(berth_quant_method, create_weights, REQUIRED),
     SLOT(berth_quant_method, apply, REQUIRED),
     SLOT(berth_quant_method, process_weights_after_loading, INHERIT),
+    SLOT(berth_quant_method, apply_experts, OPTIONAL),
 };
 
 static const berth_slot model_slots[] = {

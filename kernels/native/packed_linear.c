@@ -15,36 +15,11 @@
 // all. A weight is (code − zero) · scale in f32, sums are rounded once.
 #include <berth/op.h>
 
+#include "codes_product.h"
 #include "codes_rules.h"
 
 enum { X, WEIGHT, WEIGHT_SCALE, ZERO_POINTS, PERMUTATION, BIAS };
 enum { CODE, GROUP_SHAPE };
-
-static berth_status check_weight(const berth_op_site *site, berth_code code) {
-    const int64_t k = berth_last_dim(site->inputs[X]).b;
-    if (code == BERTH_CODE_NONE) {
-        return BERTH_RULE_ATTRIBUTE(site, CODE, "must be u4, u8, e2m1, i8 or e4m3, is '%s'",
-                                    site->attributes[CODE]->str);
-    }
-    if (site->inputs[WEIGHT]->dtype != berth_code_dtype(code)) {
-        return BERTH_RULE_FAIL(site, WEIGHT, "has not the dtype of codes '%s'",
-                               site->attributes[CODE]->str);
-    }
-    if (berth_code_is_half(code) && k % 2 != 0) {
-        return BERTH_RULE_FAIL(site, X, "must have an even last dimension beside 4-bit codes");
-    }
-    BERTH_RULE_TRY(berth_rule_rank(site, WEIGHT, 2));
-    BERTH_RULE_TRY(berth_rule_constant(site, WEIGHT, 0));
-    return berth_rule_dim(site, WEIGHT, 1, BERTH_DIM_CONST(berth_code_is_half(code) ? k / 2 : k));
-}
-
-static berth_status check_zero_points(const berth_op_site *site, berth_code code) {
-    const berth_value_type *zeros = site->inputs[ZERO_POINTS];
-    const int has_zeros = code == BERTH_CODE_U4 || code == BERTH_CODE_U8;
-    return !zeros || (has_zeros && zeros->dtype == BERTH_DTYPE_U8)
-               ? (zeros ? berth_rule_same_shape(site, ZERO_POINTS, WEIGHT_SCALE) : BERTH_OK)
-               : BERTH_RULE_FAIL(site, ZERO_POINTS, "must be u8, beside codes u4 or u8");
-}
 
 static berth_status check_permutation(const berth_op_site *site, int64_t k) {
     const berth_value_type *permutation = site->inputs[PERMUTATION];
@@ -54,14 +29,15 @@ static berth_status check_permutation(const berth_op_site *site, int64_t k) {
 }
 
 static berth_status infer(const berth_op_site *site, berth_op_result *out) {
-    const berth_code code = berth_code_of(site->attributes[CODE]->str);
     BERTH_RULE_TRY(berth_rule_float(site, X));
     BERTH_RULE_TRY(berth_rule_width(site, X));
-    BERTH_RULE_TRY(check_weight(site, code));
     const int64_t k = berth_last_dim(site->inputs[X]).b;
+    BERTH_RULE_TRY(berth_rule_rank(site, WEIGHT, 2));
+    BERTH_RULE_TRY(berth_rule_constant(site, WEIGHT, 0));
+    BERTH_RULE_TRY(codes_check_codes(site, WEIGHT, CODE, k));
     const int64_t n = site->inputs[WEIGHT]->dims[0].b;
     BERTH_RULE_TRY(codes_check_scales(site, WEIGHT_SCALE, GROUP_SHAPE, n, k));
-    BERTH_RULE_TRY(check_zero_points(site, code));
+    BERTH_RULE_TRY(codes_check_zero_points(site, ZERO_POINTS, WEIGHT_SCALE, CODE));
     BERTH_RULE_TRY(check_permutation(site, k));
     BERTH_RULE_TRY(berth_rule_float(site, BIAS));
     BERTH_RULE_TRY(codes_check_per_output(site, BIAS, n));
@@ -71,18 +47,6 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
 }
 
 // ---- reference ----------------------------------------------------------------------------------
-
-// One weight after the other, as they are in the formula.
-static float weight_at(const berth_op_args *args, const berth_code_scales *scales, berth_code code,
-                       int64_t n, int64_t k) {
-    const berth_tensor *zeros = args->inputs[ZERO_POINTS];
-    const int64_t group = k / scales->columns;
-    const int64_t row = n / scales->rows;
-    const float zero =
-        zeros ? (float)((const uint8_t *)berth_row(zeros, row))[group] : berth_code_zero(code);
-    return (berth_code_value(code, berth_row(args->inputs[WEIGHT], n), k) - zero) *
-           berth_code_scale(scales, n, group);
-}
 
 static float multiply(const berth_op_args *args, const float *weight, int64_t row) {
     const berth_tensor *x = args->inputs[X];
@@ -100,16 +64,21 @@ static berth_status reference(void *self, const berth_op_args *args) {
     const berth_op_site *site = self;
     const berth_tensor *y = args->outputs[0];
     const berth_tensor *bias = args->inputs[BIAS];
-    const berth_code code = berth_code_of(site->attributes[CODE]->str);
     const int64_t width = berth_row_length(args->inputs[X]);
     const int64_t outputs = args->inputs[WEIGHT]->shape[0];
-    const berth_code_scales scales =
-        berth_code_scales_of(site, args->inputs[WEIGHT_SCALE], outputs, width);
+    const codes_matrix matrix = {
+        .code = berth_code_of(site->attributes[CODE]->str),
+        .weight = args->inputs[WEIGHT],
+        .zeros = args->inputs[ZERO_POINTS],
+        .scales = berth_code_scales_of(site, args->inputs[WEIGHT_SCALE], outputs, width),
+        .width = width,
+    };
     float *weight = berth_data(args->workspace);
     for (int64_t n = 0; n < outputs; ++n) {
         const float start = bias ? berth_load_at(berth_data(bias), bias->dtype, n) : 0;
         for (int64_t k = 0; k < width; ++k) {
-            weight[k] = weight_at(args, &scales, code, n, k);
+            weight[k] =
+                codes_number(&matrix, n, k) * codes_scale(&matrix, n, k / matrix.scales.columns);
         }
         for (int64_t row = 0; row < berth_row_count(y); ++row) {
             berth_store_at(berth_row(y, row), y->dtype, n, multiply(args, weight, row) + start);

@@ -14,6 +14,7 @@
 // within a group; the groups of a row are added up with their scales, and rounded once.
 #include <berth/op.h>
 
+#include "codes_product.h"
 #include "codes_rules.h"
 
 enum { X, X_SCALE, WEIGHT, WEIGHT_SCALE, SUM_BIAS, BIAS };
@@ -84,52 +85,48 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
 
 // ---- reference ----------------------------------------------------------------------------------
 
-static double dot(const berth_op_args *args, int64_t row, int64_t n, int64_t first, int64_t end) {
-    const berth_code code =
-        args->inputs[X]->dtype == BERTH_DTYPE_I8 ? BERTH_CODE_I8 : BERTH_CODE_E4M3;
-    const void *x = berth_row(args->inputs[X], row);
-    const void *weight = berth_row(args->inputs[WEIGHT], n);
-    double sum = 0;
-    for (int64_t k = first; k < end; ++k) {
-        sum += (double)berth_code_value(code, x, k) * (double)berth_code_value(code, weight, k);
-    }
-    return sum;
-}
-
-static float scale_of_x(const berth_tensor *scale, int64_t row, int64_t group) {
+static codes_input scales_of_row(const berth_tensor *scale, int64_t row) {
     const int is_one = berth_row_count(scale) == 1 && berth_row_length(scale) == 1;
-    const float *of_row = berth_row(scale, is_one ? 0 : row);
-    return of_row[berth_row_length(scale) == 1 ? 0 : group];
-}
-
-static float multiply(const berth_op_args *args, const berth_code_scales *scales, int64_t row,
-                      int64_t n) {
-    const berth_tensor *sum_bias = args->inputs[SUM_BIAS];
-    const berth_tensor *bias = args->inputs[BIAS];
-    const int64_t k = berth_row_length(args->inputs[X]);
-    double sum = bias ? (double)berth_load_at(berth_data(bias), bias->dtype, n) : 0;
-    for (int64_t first = 0; first < k; first += scales->columns) {
-        const int64_t end = first + scales->columns < k ? first + scales->columns : k;
-        const int64_t group = first / scales->columns;
-        double product = dot(args, row, n, first, end);
-        product += sum_bias ? (double)((const int32_t *)berth_data(sum_bias))[n] : 0;
-        sum += product * (double)scale_of_x(args->inputs[X_SCALE], row, group) *
-               (double)berth_code_scale(scales, n, group);
-    }
-    return (float)sum;
+    return (codes_input){
+        .scales = berth_row(scale, is_one ? 0 : row),
+        .scale_count = berth_row_length(scale),
+    };
 }
 
 static berth_status reference(void *self, const berth_op_args *args) {
+    const berth_tensor *x = args->inputs[X];
     const berth_tensor *y = args->outputs[0];
     const berth_tensor *weight = args->inputs[WEIGHT];
-    const berth_code_scales scales =
-        berth_code_scales_of(self, args->inputs[WEIGHT_SCALE], weight->shape[0], weight->shape[1]);
+    const berth_tensor *sum_bias = args->inputs[SUM_BIAS];
+    const berth_tensor *bias = args->inputs[BIAS];
+    const int64_t n = weight->shape[0];
+    const int64_t k = weight->shape[1];
+    const codes_matrix matrix = {
+        .code = x->dtype == BERTH_DTYPE_I8 ? BERTH_CODE_I8 : BERTH_CODE_E4M3,
+        .weight = weight,
+        .scales = berth_code_scales_of(self, args->inputs[WEIGHT_SCALE], n, k),
+        .width = k,
+    };
+    float *numbers = berth_data(args->workspace);
     for (int64_t row = 0; row < berth_row_count(y); ++row) {
-        for (int64_t n = 0; n < weight->shape[0]; ++n) {
-            berth_store_at(berth_row(y, row), y->dtype, n, multiply(args, &scales, row, n));
+        codes_input input = scales_of_row(args->inputs[X_SCALE], row);
+        input.numbers = numbers;
+        for (int64_t i = 0; i < k; ++i) {
+            numbers[i] = berth_code_value(matrix.code, berth_row(x, row), i);
+        }
+        for (int64_t i = 0; i < n; ++i) {
+            const float start = bias ? berth_load_at(berth_data(bias), bias->dtype, i) : 0;
+            input.addend = sum_bias ? ((const int32_t *)berth_data(sum_bias))[i] : 0;
+            berth_store_at(berth_row(y, row), y->dtype, i,
+                           (float)((double)start + codes_multiply(&matrix, i, &input)));
         }
     }
     return BERTH_OK;
+}
+
+static uint64_t reference_workspace(const berth_op_site *site, uint64_t tokens) {
+    (void)tokens;
+    return (uint64_t)berth_last_dim(site->inputs[X]).b * sizeof(float);
 }
 
 static const berth_op_argument *const inputs[] = {
@@ -156,4 +153,5 @@ const berth_op berth_op_scaled_linear = {
     .attribute_count = sizeof attributes / sizeof attributes[0],
     .infer = infer,
     .reference = reference,
+    .reference_workspace = reference_workspace,
 };

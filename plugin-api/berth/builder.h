@@ -149,7 +149,28 @@ typedef struct berth_linear {
     int64_t stored_input_extent;
     // Set by the host for the slots of a quantization scheme (quant.h). From ABI 1.1 on
     struct berth_quant_layer *quant;
+    // A stack of so many layers of these sizes, one for each expert of a mixture; 0: one layer. Its
+    // parameters have the layers as their first dimension, of which a rank may have a part, and
+    // their names are PREFIX_LEAF. From ABI 1.1 on
+    int64_t stack_size;
+    int64_t stored_slice_offset;
+    int64_t stored_slice_extent;
 } berth_linear;
+
+// The experts of a mixture, for tokens that have been given theirs, by way of their quantization
+// method: the sum over a token's choices of weight · w2(activation(w13(x))). From ABI 1.1 on
+typedef struct berth_experts {
+    uint64_t size;
+    const char *prefix;      // "model.layers.0.mlp.experts"
+    const berth_linear *w13; // stacks; the prefixes are PREFIX.w13 and PREFIX.w2
+    const berth_linear *w2;
+    berth_value x;            // [tokens, hidden]
+    berth_value topk_weights; // [tokens, k] f32
+    berth_value topk_ids;     // [tokens, k], -1: no expert
+    // Of the op: activation, apply_router_weight_on_input, swiglu_limit, swiglu_alpha, swiglu_beta.
+    const berth_attribute *const *attributes;
+    uint64_t attribute_count;
+} berth_experts;
 
 typedef struct berth_model_description {
     uint64_t size;
@@ -199,6 +220,9 @@ struct berth_builder {
     // Tensors in whose names the text occurs, and those of the parameter of this name, belong to
     // nobody, and that is right.
     void (*ignore)(berth_builder *builder, const char *text);
+    // Both stacks' create_weights and apply_experts of the quantization method that the experts
+    // get.
+    berth_value (*experts)(berth_builder *builder, const berth_experts *experts);
 };
 
 // ---- calls as one expression --------------------------------------------------------------------

@@ -13,6 +13,10 @@
 //                                   only one implementation reads is the business of its `pack`
 //   apply                           emits the nodes; `create_weights` and `apply` run back to back,
 //                                   before anything is loaded
+//
+// The experts of a mixture are two stacks of layers (berth_linear.stack_size). get_quant_method is
+// asked once, with the first stack and the modules of all experts; then both stacks are declared,
+// loaded and processed like any layer, one after the other, and `apply_experts` emits the nodes.
 #ifndef BERTH_QUANT_H
 #define BERTH_QUANT_H
 
@@ -55,6 +59,11 @@ typedef struct berth_quant_method {
                                                   const berth_linear *linear,
                                                   const berth_tensor *const *stored,
                                                   const berth_tensor *const *made);
+    // [optional][startup] From ABI 1.1 on. Emits what experts make of their tokens and returns it;
+    // `w13` and `w2` are what create_weights wrote for the two stacks. A method without it is
+    // refused where it is the method of experts.
+    berth_value (*apply_experts)(berth_builder *builder, const berth_experts *experts,
+                                 const berth_value *w13, const berth_value *w2);
 } berth_quant_method;
 
 typedef struct berth_quant_config {
@@ -83,61 +92,75 @@ typedef struct berth_quant_config {
 // ---- declaring ----------------------------------------------------------------------------------
 
 // The parameter PREFIX.LEAF over all outputs and inputs of the layer, to be changed where it
-// differs. `shape` is [outputs, inputs] and must live until it is declared.
+// differs; of a stack PREFIX_LEAF over those of all its layers. `shape` is [outputs, inputs] or
+// [layers, outputs, inputs]: it has room for BERTH_QUANT_DIMS and must live until it is declared.
+#define BERTH_QUANT_DIMS 3
 static inline berth_parameter berth_quant_parameter(berth_builder *builder,
                                                     const berth_linear *linear, const char *leaf,
-                                                    int64_t shape[2]) {
-    shape[0] = linear->output_size;
-    shape[1] = linear->input_size;
+                                                    int64_t *shape) {
+    const int is_stack = linear->stack_size > 0;
+    const int between = is_stack ? '_' : '.';
+    shape[0] = linear->stack_size;
+    shape[is_stack] = linear->output_size;
+    shape[is_stack + 1] = linear->input_size;
     return (berth_parameter){
         .size = sizeof(berth_parameter),
-        .name = berth_build_name(builder, "%s.%s", linear->prefix, leaf),
-        .alias = linear->alias ? berth_build_name(builder, "%s.%s", linear->alias, leaf) : NULL,
+        .name = berth_build_name(builder, "%s%c%s", linear->prefix, between, leaf),
+        .alias = linear->alias ? berth_build_name(builder, "%s%c%s", linear->alias, between, leaf)
+                               : NULL,
         .shape = shape,
-        .ndim = 2,
-        .output_dim = 0,
-        .input_dim = 1,
+        .ndim = is_stack ? 3 : 2,
+        .output_dim = is_stack,
+        .input_dim = is_stack + 1,
         .shards = linear->shards,
         .shard_count = linear->shard_count,
         .stored_output_offset = linear->stored_output_offset,
         .stored_output_extent = linear->stored_output_extent,
         .stored_input_offset = linear->stored_input_offset,
         .stored_input_extent = linear->stored_input_extent,
+        .stored_slice_offset = linear->stored_slice_offset,
+        .stored_slice_extent = linear->stored_slice_extent,
     };
 }
 
 // The parameter over the outputs alone.
 static inline void berth_quant_per_output(berth_parameter *parameter) {
-    parameter->ndim = 1;
+    --parameter->ndim;
     parameter->input_dim = -1;
     parameter->stored_input_extent = 0;
 }
 
 // Of a parameter of one column, [outputs, 1]: every rank of input parts has all of it.
-static inline void berth_quant_one_column(berth_parameter *parameter, int64_t shape[2]) {
-    shape[1] = 1;
+static inline void berth_quant_one_column(berth_parameter *parameter, int64_t *shape) {
+    shape[parameter->ndim - 1] = 1;
     parameter->input_dim = -1;
     parameter->stored_input_extent = 0;
 }
 
 // The bias of the layer, BERTH_VALUE_NONE without one.
 static inline berth_value berth_quant_bias(berth_builder *builder, const berth_linear *linear) {
-    int64_t shape[2];
+    int64_t shape[BERTH_QUANT_DIMS];
     berth_parameter bias = berth_quant_parameter(builder, linear, "bias", shape);
     berth_quant_per_output(&bias);
     bias.is_vector = 1;
     return linear->has_bias ? builder->parameter(builder, &bias) : BERTH_VALUE_NONE;
 }
 
-// A parameter that process_weights_after_loading makes; a matrix, or of shape [n, 0] a vector.
+// A parameter that process_weights_after_loading makes: a matrix, of a stack one for every layer,
+// or of shape [n, 0] a vector, of a stack one for all.
 static inline berth_value berth_quant_made(berth_builder *builder, const berth_linear *linear,
                                            const char *leaf, const char *dtype,
                                            const int64_t shape[2]) {
+    const int is_stack = linear->stack_size > 0;
+    const int is_matrix = shape[1] > 0;
+    const int64_t all[BERTH_QUANT_DIMS] = {linear->stack_size, shape[0], shape[1]};
     const berth_parameter parameter = {
         .size = sizeof(berth_parameter),
-        .name = berth_build_name(builder, "%s.%s", linear->prefix, leaf),
-        .shape = shape,
-        .ndim = shape[1] > 0 ? 2 : 1,
+        .name = berth_build_name(builder, "%s%c%s", linear->prefix, is_stack ? '_' : '.', leaf),
+        .shape = is_stack && is_matrix ? all : shape,
+        .ndim = !is_matrix ? 1
+                : is_stack ? 3
+                           : 2,
         .output_dim = -1,
         .input_dim = -1,
         .role = BERTH_PARAMETER_MADE,
@@ -151,12 +174,17 @@ static inline berth_value berth_quant_made_vector(berth_builder *builder,
     return berth_quant_made(builder, linear, leaf, dtype, (const int64_t[2]){length, 0});
 }
 
+// Rows of the layer's matrix, or of a stack's matrices one behind the other.
+static inline int64_t berth_quant_rows(const berth_linear *linear) {
+    return linear->output_size * (linear->stack_size > 0 ? linear->stack_size : 1);
+}
+
 // ---- finding out about a layer ------------------------------------------------------------------
 
 // How an entry of a list names modules.
 #define BERTH_QUANT_EXACT                                                                          \
     0u                        // the whole name; "re:" and a regular expression; the layer's class,
-                              // "Linear" being all linear layers but the head
+                              // "Linear" being all linear layers but the head, and experts
 #define BERTH_QUANT_WITHIN 1u // any part of the name; "*" in it stands for anything
 #define BERTH_QUANT_REGEX  2u // a regular expression
 
@@ -194,9 +222,10 @@ static inline berth_status berth_quant_names(const berth_host *host, const berth
     } else {
         is_named =
             strcmp(name, entry) == 0 ||
-            (linear->layer_class && (strcmp(linear->layer_class, entry) == 0 ||
-                                     (strcmp(entry, "Linear") == 0 &&
-                                      berth_quant_ends_with(linear->layer_class, "Linear"))));
+            (linear->layer_class &&
+             (strcmp(linear->layer_class, entry) == 0 ||
+              (strcmp(entry, "Linear") == 0 &&
+               (linear->stack_size > 0 || berth_quant_ends_with(linear->layer_class, "Linear")))));
     }
     return is_named ? BERTH_OK : BERTH_NOT_FOUND;
 }

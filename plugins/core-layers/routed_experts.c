@@ -5,9 +5,10 @@
 // Attributes: num_experts, hidden_size, intermediate_size, activation ("silu"), has_bias (0),
 // apply_router_weight_on_input (0), swiglu_limit (7), swiglu_alpha (1.702), swiglu_beta (1),
 // tp_size (1), tp_rank (0), enable_expert_parallel (0).
-// Weights: w13_weight [experts, 2 inter, hidden], the gate's rows (shard "w1") and then the up
-// projection's ("w3"), by turns for swigluoai, no gate for the activations that have none;
-// w2_weight [experts, hidden, inter]; with has_bias also w13_bias and w2_bias.
+// Weights by way of the quantization method, of two stacks of layers: w13 [experts, 2 inter,
+// hidden], the gate's rows (shard "w1") and then the up projection's ("w3"), by turns for
+// swigluoai, no gate for the activations that have none; w2 [experts, hidden, inter]; with has_bias
+// also w13_bias and w2_bias.
 // Ranks divide the inner size, every expert is everywhere; with enable_expert_parallel they divide
 // the experts. The bias of w2 is the first rank's, since ranks are added up.
 #include "linear/linear.h"
@@ -50,18 +51,14 @@ static experts read(berth_builder *builder, const berth_call *call) {
     return self;
 }
 
-// A parameter of all experts, [experts, ...]; a rank of whole experts has some of the first
-// dimension.
-static berth_parameter of_experts(berth_builder *builder, const experts *self, const char *name,
-                                  const int64_t *shape, uint64_t ndim) {
-    berth_parameter out = {
-        .size = sizeof(berth_parameter),
-        .name = berth_build_name(builder, "%s.%s", self->call->prefix, name),
-        .shape = shape,
-        .ndim = ndim,
-        .is_vector = ndim == 2,
-        .output_dim = -1,
-        .input_dim = -1,
+// One of the two layers of every expert; a rank of whole experts has some of the stack.
+static berth_linear stack_of(berth_builder *builder, const experts *self, const char *name) {
+    berth_linear out = {
+        .size = sizeof(berth_linear),
+        .prefix = berth_build_name(builder, "%s.%s", self->call->prefix, name),
+        .layer_class = "RoutedExperts",
+        .has_bias = berth_call_i64(self->call, "has_bias", 0) != 0,
+        .stack_size = self->experts.extent,
     };
     if (self->is_by_expert && self->world.size > 1) {
         out.stored_slice_offset = self->experts.offset;
@@ -70,73 +67,72 @@ static berth_parameter of_experts(berth_builder *builder, const experts *self, c
     return out;
 }
 
-// w13_weight or w13_bias: the rank's rows of the gate, then those of the up projection.
-static berth_value w13(berth_builder *builder, const experts *self, const char *name,
-                       uint64_t ndim) {
+// w13: the rank's rows of the gate, then those of the up projection, which are `shards`.
+static berth_linear w13(berth_builder *builder, const experts *self,
+                        const berth_shard *const *shards) {
     const int64_t halves = 1 + self->has_gate;
-    const int64_t shape[] = {self->experts.extent, halves * self->inner.extent, self->hidden};
-    const berth_shard shards[] = {
-        berth_shard_part("w1", 0, self->inner, self->all_inner),
-        berth_shard_part("w3", self->inner.extent, self->inner, self->all_inner),
-    };
-    const berth_shard *const list[] = {&shards[0], &shards[1]};
-    berth_parameter parameter = of_experts(builder, self, name, shape, ndim);
+    berth_linear out = stack_of(builder, self, "w13");
+    out.input_size = self->hidden;
+    out.output_size = halves * self->inner.extent;
     if (self->has_gate && !self->is_in_turns) {
-        parameter.output_dim = 1;
-        parameter.shards = list;
-        parameter.shard_count = 2;
+        out.shards = shards;
+        out.shard_count = 2;
     } else if (!self->is_by_expert && self->world.size > 1) {
-        parameter.output_dim = 1;
-        parameter.stored_output_offset = halves * self->inner.offset;
-        parameter.stored_output_extent = halves * self->all_inner;
+        out.stored_output_offset = halves * self->inner.offset;
+        out.stored_output_extent = halves * self->all_inner;
     }
-    return builder->parameter(builder, &parameter);
+    return out;
 }
 
-static berth_value w2(berth_builder *builder, const experts *self) {
-    const int64_t shape[] = {self->experts.extent, self->hidden, self->inner.extent};
-    berth_parameter parameter = of_experts(builder, self, "w2_weight", shape, 3);
+// Its bias is the first rank's, where ranks are added up.
+static berth_linear w2(berth_builder *builder, const experts *self) {
+    berth_linear out = stack_of(builder, self, "w2");
+    out.input_size = self->inner.extent;
+    out.output_size = self->hidden;
     if (!self->is_by_expert && self->world.size > 1) {
-        parameter.input_dim = 2;
-        parameter.stored_input_offset = self->inner.offset;
-        parameter.stored_input_extent = self->all_inner;
+        out.stored_input_offset = self->inner.offset;
+        out.stored_input_extent = self->all_inner;
     }
-    return builder->parameter(builder, &parameter);
-}
-
-// The first rank's, where ranks are added up.
-static berth_value w2_bias(berth_builder *builder, const experts *self) {
-    if (!self->is_by_expert && self->world.rank > 0) {
+    if (out.has_bias && !self->is_by_expert && self->world.rank > 0) {
         builder->ignore(builder, berth_build_name(builder, "%s.w2_bias", self->call->prefix));
-        return BERTH_VALUE_NONE;
+        out.has_bias = 0;
     }
-    const int64_t shape[] = {self->experts.extent, self->hidden};
-    const berth_parameter parameter = of_experts(builder, self, "w2_bias", shape, 2);
-    return builder->parameter(builder, &parameter);
+    return out;
 }
 
 static void build(berth_builder *builder, const berth_call *call) {
     const experts self = read(builder, call);
-    const int has_bias = berth_call_i64(call, "has_bias", 0) != 0;
-    const berth_value w13_weight = w13(builder, &self, "w13_weight", 3);
-    const berth_value w2_weight = w2(builder, &self);
-    const berth_value bias_13 = has_bias ? w13(builder, &self, "w13_bias", 2) : BERTH_VALUE_NONE;
-    const berth_value bias_2 = has_bias ? w2_bias(builder, &self) : BERTH_VALUE_NONE;
+    const berth_shard gate = berth_shard_part("w1", 0, self.inner, self.all_inner);
+    const berth_shard up = berth_shard_part("w3", self.inner.extent, self.inner, self.all_inner);
+    const berth_shard *const shards[] = {&gate, &up};
+    const berth_linear first = w13(builder, &self, shards);
+    const berth_linear second = w2(builder, &self);
+    const berth_attribute *const attributes[] = {
+        BERTH_TEXT("activation", berth_call_str(call, "activation", "silu")),
+        BERTH_BOOL("apply_router_weight_on_input",
+                   berth_call_i64(call, "apply_router_weight_on_input", 0)),
+        BERTH_F64("swiglu_limit", berth_call_f64(call, "swiglu_limit", 7)),
+        BERTH_F64("swiglu_alpha", berth_call_f64(call, "swiglu_alpha", 1.702)),
+        BERTH_F64("swiglu_beta", berth_call_f64(call, "swiglu_beta", 1)),
+    };
     berth_value ids = call->inputs[2];
     if (self.is_by_expert && self.world.size > 1) {
         ids = BERTH_EMIT(builder, "local_expert_ids", .prefix = call->prefix, BERTH_INPUTS(ids),
                          BERTH_ATTRIBUTES(BERTH_I64("first", self.experts.offset),
                                           BERTH_I64("count", self.experts.extent)));
     }
-    call->outputs[0] = BERTH_EMIT(
-        builder, "unquantized_fused_moe", .prefix = call->prefix,
-        BERTH_INPUTS(call->inputs[0], w13_weight, w2_weight, call->inputs[1], ids, bias_13, bias_2),
-        BERTH_ATTRIBUTES(BERTH_TEXT("activation", berth_call_str(call, "activation", "silu")),
-                         BERTH_BOOL("apply_router_weight_on_input",
-                                    berth_call_i64(call, "apply_router_weight_on_input", 0)),
-                         BERTH_F64("swiglu_limit", berth_call_f64(call, "swiglu_limit", 7)),
-                         BERTH_F64("swiglu_alpha", berth_call_f64(call, "swiglu_alpha", 1.702)),
-                         BERTH_F64("swiglu_beta", berth_call_f64(call, "swiglu_beta", 1))));
+    const berth_experts mixture = {
+        .size = sizeof(berth_experts),
+        .prefix = call->prefix,
+        .w13 = &first,
+        .w2 = &second,
+        .x = call->inputs[0],
+        .topk_weights = call->inputs[1],
+        .topk_ids = ids,
+        .attributes = attributes,
+        .attribute_count = sizeof attributes / sizeof attributes[0],
+    };
+    call->outputs[0] = builder->experts(builder, &mixture);
 }
 
 const berth_layer berth_layer_routed_experts = {

@@ -14,10 +14,11 @@ static berth_status matches(const berth_host *host, const berth_json *config) {
     return BERTH_OK;
 }
 
-// weights[0] [output_size, input_size]; weights[1] the bias [output_size], if there is one.
+// weights[0] [output_size, input_size]; weights[1] the bias [output_size], if there is one; of a
+// stack those of all its layers.
 static void create_weights(berth_builder *builder, const berth_linear *linear,
                            berth_value *weights) {
-    int64_t shape[2];
+    int64_t shape[BERTH_QUANT_DIMS];
     const berth_parameter weight = berth_quant_parameter(builder, linear, "weight", shape);
     weights[0] = builder->parameter(builder, &weight);
     weights[1] = berth_quant_bias(builder, linear);
@@ -29,11 +30,21 @@ static berth_value apply(berth_builder *builder, const berth_linear *linear,
                       BERTH_INPUTS(x, weights[0], weights[1]));
 }
 
+static berth_value apply_experts(berth_builder *builder, const berth_experts *experts,
+                                 const berth_value *w13, const berth_value *w2) {
+    return BERTH_EMIT(builder, "unquantized_fused_moe", .prefix = experts->prefix,
+                      BERTH_INPUTS(experts->x, w13[0], w2[0], experts->topk_weights,
+                                   experts->topk_ids, w13[1], w2[1]),
+                      .attributes = experts->attributes,
+                      .attribute_count = experts->attribute_count);
+}
+
 static const berth_quant_method method = {
     .size = sizeof(berth_quant_method),
     .name = "unquantized",
     .create_weights = create_weights,
     .apply = apply,
+    .apply_experts = apply_experts,
 };
 
 static const berth_quant_method *get_quant_method(const berth_host *host, const berth_json *config,

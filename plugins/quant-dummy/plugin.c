@@ -29,7 +29,7 @@ static void create_weights(berth_builder *builder, const berth_linear *linear,
                            berth_value *weights) {
     const int64_t codes[] = {linear->output_size, linear->input_size};
     const int64_t scales[] = {linear->output_size, 1};
-    int64_t shape[2];
+    int64_t shape[BERTH_QUANT_DIMS];
     berth_parameter weight = berth_quant_parameter(builder, linear, "weight", shape);
     weight.role = BERTH_PARAMETER_STORED;
     weight.dtype = "f32"; // of whatever float type it is stored

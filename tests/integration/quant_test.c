@@ -19,6 +19,7 @@
 #define DATA   "tests/data/quant"
 #define SHARED "../shared/quant"
 #define GPTQ   DATA "/gptq-4bit-act"
+#define MOE    DATA "/moe-fp8"
 
 static const char *const folders[] = {
     DATA "/ct-fp8-dynamic",   DATA "/ct-int8-static-asym",      DATA "/gptq-4bit-act",
@@ -26,7 +27,8 @@ static const char *const folders[] = {
     SHARED "/hf-fp8-static",  SHARED "/ct-int8-dynamic",        SHARED "/ct-w4a16-g32",
     SHARED "/ct-w8a16",       SHARED "/ct-w4a16-g32-asym",      SHARED "/gptq-4bit-g32",
     SHARED "/gptq-8bit",      SHARED "/awq-4bit-g32",           SHARED "/nvfp4",
-    SHARED "/modelslim-w8a8", SHARED "/modelslim-w8a8-dynamic",
+    SHARED "/modelslim-w8a8", SHARED "/modelslim-w8a8-dynamic", DATA "/moe-fp8",
+    SHARED "/moe-int8",
 };
 
 static void check_eval(const char *folder, const char *platform, const char *dtype) {
@@ -113,35 +115,51 @@ static void check_change(const change *of) {
 static const change changes[] = {
     {GPTQ,
      "config.json",                         "\"quant_method\": \"gptq\"",
-     "\"quant_method\": \"gpta\"",                                                          5,
-     {"'gpta' is registered by no plugin", "the nearest one is 'gptq'"}                                            },
+     "\"quant_method\": \"gpta\"",                                                                        5,
+     {"'gpta' is registered by no plugin", "the nearest one is 'gptq'"}                                                          },
     {GPTQ,
      "config.json",                         "\"group_size\": 32",
-     "\"group_size\": 24",                                                                  5,
+     "\"group_size\": 24",                                                                                5,
      {"layer 'model.layers.0.self_attn.qkv_proj' of scheme 'gptq'",
-      "groups of 24 do not divide 64 inputs"}                                                                      },
+      "groups of 24 do not divide 64 inputs"}                                                                                    },
     {GPTQ,
      "config.json",                         "\"desc_act\": true",
-     "\"desc_act\":false",                                                                  5,
+     "\"desc_act\":false",                                                                                5,
      {"'g_idx' puts input", "desc_act",
-      "layer 'model.layers.0.self_attn.qkv_proj' of scheme 'gptq'"}                                                },
-    {GPTQ,                   "config.json", "\"bits\": 4",                   "\"bits\": 3", 5, {"this layer has 3"}},
+      "layer 'model.layers.0.self_attn.qkv_proj' of scheme 'gptq'"}                                                              },
+    {GPTQ,                   "config.json", "\"bits\": 4",                                 "\"bits\": 3", 5, {"this layer has 3"}},
     {GPTQ,
      "config.json",                         "\"bits\": 4",
-     "\"bits\": 8",                                                                         5,
+     "\"bits\": 8",                                                                                       5,
      {"'model.layers.0.self_attn.q_proj.qweight' has the shape [8, 64], the model needs [16, 64]",
-      "layer 'model.layers.0.self_attn.qkv_proj' of scheme 'gptq'"}                                                },
+      "layer 'model.layers.0.self_attn.qkv_proj' of scheme 'gptq'"}                                                              },
     {GPTQ,
      "model.safetensors",                   "layers.1.mlp.down_proj.scales",
-     "layers.1.mlp.down_proj.scaleX",                                                       5,
+     "layers.1.mlp.down_proj.scaleX",                                                                     5,
      {"1 tensor missing: 'model.layers.1.mlp.down_proj.scales' of layer "
       "'model.layers.1.mlp.down_proj' (gptq)",
-      "unknown to the model: 'model.layers.1.mlp.down_proj.scaleX'"}                                               },
+      "unknown to the model: 'model.layers.1.mlp.down_proj.scaleX'"}                                                             },
     {DATA "/ct-fp8-dynamic",
      "config.json",                         "\"lm_head\"",
-     "\"re:.*q_\"",                                                                         5,
+     "\"re:.*q_\"",                                                                                       5,
      {"'model.layers.0.self_attn.q_proj' and 'model.layers.0.self_attn.k_proj'",
-      "must be quantized alike"}                                                                                   },
+      "must be quantized alike"}                                                                                                 },
+    {MOE,
+     "config.json",                         "\"lm_head\"",
+     "\"re:.*3.\"",                                                                                       5,
+     {"'model.layers.1.mlp.experts.0.", "'model.layers.1.mlp.experts.3.",
+      "must be quantized alike"}                                                                                                 },
+    {MOE,
+     "model.safetensors",                   "layers.1.mlp.experts.2.up_proj.weight_scale",
+     "layers.1.mlp.experts.2.up_proj.weight_scalX",                                                       5,
+     {"1 tensor missing: 'model.layers.1.mlp.experts.2.up_proj.weight_scale' of layer "
+      "'model.layers.1.mlp.experts.w13' (compressed-tensors)",
+      "unknown to the model: 'model.layers.1.mlp.experts.2.up_proj.weight_scalX'"}                                               },
+    {MOE,
+     "config.json",                         "\"moe_intermediate_size\": 48",
+     "\"moe_intermediate_size\": 32",                                                                     5,
+     {"gate_proj.weight' has the shape [48, 64], the model needs [32, 64]",
+      "layer 'model.layers.1.mlp.experts.w13' of scheme 'compressed-tensors'"}                                                   },
 };
 
 TEST(bad_quantized_checkpoints_are_refused_with_layer_tensor_and_rule) {
@@ -162,11 +180,13 @@ typedef struct bad_scale {
 } bad_scale;
 
 static const bad_scale bad_scales[] = {
-    {GPTQ,                   "model.layers.1.mlp.down_proj.scales",     "model.layers.1.mlp.down_proj",      "gptq",               true},
-    {GPTQ,                   "model.layers.0.self_attn.k_proj.scales",  "model.layers.0.self_attn.qkv_proj", "gptq",
-     false                                                                                                                             },
+    {GPTQ,                   "model.layers.1.mlp.down_proj.scales",                 "model.layers.1.mlp.down_proj",      "gptq",               true},
+    {GPTQ,                   "model.layers.0.self_attn.k_proj.scales",              "model.layers.0.self_attn.qkv_proj", "gptq",
+     false                                                                                                                                         },
     {DATA "/ct-fp8-dynamic", "model.layers.0.mlp.up_proj.weight_scale",
-     "model.layers.0.mlp.gate_up_proj",                                                                      "compressed-tensors", true},
+     "model.layers.0.mlp.gate_up_proj",                                                                                  "compressed-tensors", true},
+    {MOE,                    "model.layers.1.mlp.experts.3.down_proj.weight_scale", "model.layers.1.mlp.experts.w2",
+     "compressed-tensors",                                                                                                                     true},
 };
 
 // Where the data of a tensor begins in its file, which ends with the data of the last one.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the schemes of this folder end in: two forms of a quantized linear layer. A scheme finds out
+// What the schemes of this folder end in: forms of a quantized layer. A scheme finds out
 // what a layer is, writes it into the layer's notes and hands out the form's method. Private to
 // core-quant.
 #ifndef BERTH_FORMS_H
@@ -20,6 +20,28 @@ static inline int berth_form_is_body(const berth_linear *linear) {
     return strcmp(linear->layer_class, "ParallelLMHead") != 0 &&
            strcmp(linear->layer_class, "GateLinear") != 0;
 }
+
+// ---- experts ------------------------------------------------------------------------------------
+
+// One of the two stacks as the op quantized_experts takes it; what is BERTH_VALUE_NONE is absent.
+typedef struct berth_form_stack {
+    berth_value weight;
+    berth_value scale;
+    berth_value bias;
+    berth_value zeros;
+    berth_value input_scale;
+} berth_form_stack;
+
+// The attributes of that op.
+typedef struct berth_form_codes {
+    const char *code;
+    const char *input;
+    int64_t groups[2];
+} berth_form_codes;
+
+// Emits it for the stacks of w13 and w2.
+berth_value berth_form_experts(berth_builder *builder, const berth_experts *experts,
+                               const berth_form_stack stacks[2], berth_form_codes codes);
 
 // ---- scaled: codes of 8 bits, one to a number ---------------------------------------------------
 //

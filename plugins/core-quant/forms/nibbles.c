@@ -8,7 +8,7 @@ enum { WEIGHT, SCALE, BIAS };
 
 static berth_value declare(berth_builder *builder, const berth_linear *linear, const char *leaf,
                            int64_t group) {
-    int64_t shape[2];
+    int64_t shape[BERTH_QUANT_DIMS];
     berth_parameter scale = berth_quant_parameter(builder, linear, leaf, shape);
     scale.role = BERTH_PARAMETER_STORED;
     scale.dtype = "f32";
@@ -28,7 +28,7 @@ static void create_weights(berth_builder *builder, const berth_linear *linear,
     const int64_t group = berth_form_group(builder, linear, noted);
     const int64_t codes[] = {linear->output_size, linear->input_size / 2};
     const int64_t scales[] = {linear->output_size, linear->input_size / group};
-    int64_t shape[2];
+    int64_t shape[BERTH_QUANT_DIMS];
     berth_parameter bytes = berth_quant_parameter(builder, linear, "weight", shape);
     bytes.role = BERTH_PARAMETER_STORED;
     bytes.dtype = "i8";

@@ -10,7 +10,7 @@ enum { WEIGHT, SCALE, INPUT_GLOBAL, BIAS };
 
 static void declare(berth_builder *builder, const berth_linear *linear, const char *leaf,
                     const char *dtype, int64_t factor) {
-    int64_t shape[2];
+    int64_t shape[BERTH_QUANT_DIMS];
     berth_parameter parameter = berth_quant_parameter(builder, linear, leaf, shape);
     parameter.role = BERTH_PARAMETER_STORED;
     parameter.dtype = dtype;

@@ -48,7 +48,7 @@ int64_t berth_form_group(berth_builder *builder, const berth_linear *linear, int
 
 static void declare_words(berth_builder *builder, const berth_linear *linear, const notes *of) {
     const int is_ct = of->words == BERTH_FORM_WORDS_CT;
-    int64_t shape[2];
+    int64_t shape[BERTH_QUANT_DIMS];
     berth_parameter words =
         berth_quant_parameter(builder, linear, is_ct ? "weight_packed" : "qweight", shape);
     words.role = BERTH_PARAMETER_STORED;
@@ -72,7 +72,7 @@ static void group_inputs(berth_parameter *parameter, int64_t shape[2], const not
 static void declare_zeros(berth_builder *builder, const berth_linear *linear, const notes *of,
                           int64_t group) {
     const int is_ct = of->words == BERTH_FORM_WORDS_CT;
-    int64_t shape[2];
+    int64_t shape[BERTH_QUANT_DIMS];
     berth_parameter zeros =
         berth_quant_parameter(builder, linear, is_ct ? "weight_zero_point" : "qzeros", shape);
     zeros.role = BERTH_PARAMETER_STORED;
@@ -86,7 +86,7 @@ static void declare_zeros(berth_builder *builder, const berth_linear *linear, co
 static berth_value declare_scales(berth_builder *builder, const berth_linear *linear,
                                   const notes *of, int64_t group) {
     const int is_ct = of->words == BERTH_FORM_WORDS_CT;
-    int64_t shape[2];
+    int64_t shape[BERTH_QUANT_DIMS];
     berth_parameter scales =
         berth_quant_parameter(builder, linear, is_ct ? "weight_scale" : "scales", shape);
     scales.dtype = "float";
@@ -112,7 +112,7 @@ static void declare_groups(berth_builder *builder, const berth_linear *linear, c
         };
         list[i] = &shards[i];
     }
-    int64_t shape[2];
+    int64_t shape[BERTH_QUANT_DIMS];
     berth_parameter groups =
         berth_quant_parameter(builder, linear, is_ct ? "weight_g_idx" : "g_idx", shape);
     shape[0] = (int64_t)count * linear->input_size;

@@ -33,7 +33,7 @@ static notes read(const berth_linear *linear) {
 static berth_value declare_scale(berth_builder *builder, const berth_linear *linear,
                                  const notes *of) {
     const int is_inverse = linear->quant->notes[BERTH_SCALED_IS_INVERSE] != 0;
-    int64_t shape[2];
+    int64_t shape[BERTH_QUANT_DIMS];
     berth_parameter scale = berth_quant_parameter(
         builder, linear, is_inverse ? "weight_scale_inv" : "weight_scale", shape);
     scale.dtype = "float";
@@ -51,12 +51,13 @@ static berth_value declare_scale(berth_builder *builder, const berth_linear *lin
     scale.dtype = "f32";
     scale.is_per_tensor = 1;
     (void)builder->parameter(builder, &scale);
-    return berth_quant_made(builder, linear, "weight_scale_of_outputs", "f32", shape);
+    const int64_t column[] = {linear->output_size, 1};
+    return berth_quant_made(builder, linear, "weight_scale_of_outputs", "f32", column);
 }
 
 static void declare_number(berth_builder *builder, const berth_linear *linear, const char *leaf,
                            const char *dtype) {
-    int64_t shape[2];
+    int64_t shape[BERTH_QUANT_DIMS];
     berth_parameter number = berth_quant_parameter(builder, linear, leaf, shape);
     number.role = BERTH_PARAMETER_STORED;
     number.dtype = dtype;
@@ -67,7 +68,7 @@ static void declare_number(berth_builder *builder, const berth_linear *linear, c
 
 // i32 [outputs], as it is stored; of ranks that share the inputs the first has it.
 static berth_value declare_quant_bias(berth_builder *builder, const berth_linear *linear) {
-    int64_t shape[2];
+    int64_t shape[BERTH_QUANT_DIMS];
     berth_parameter bias = berth_quant_parameter(builder, linear, "quant_bias", shape);
     berth_quant_per_output(&bias);
     bias.dtype = "i32";
@@ -97,7 +98,13 @@ static void declare_input(berth_builder *builder, const berth_linear *linear, co
 static void create_weights(berth_builder *builder, const berth_linear *linear,
                            berth_value *weights) {
     const notes of = read(linear);
-    int64_t shape[2];
+    if (linear->stack_size > 0 && of.zero != BERTH_FORM_SYMMETRIC) {
+        berth_build_fail(builder, BERTH_UNSUPPORTED,
+                         "layer '%s': experts whose inputs have a zero point are not there",
+                         linear->prefix);
+        return;
+    }
+    int64_t shape[BERTH_QUANT_DIMS];
     berth_parameter weight = berth_quant_parameter(builder, linear, "weight", shape);
     weight.dtype = of.code == BERTH_CODE_I8 ? "i8" : "f8_e4m3fn";
     if (of.zero == BERTH_FORM_ZERO_POINT) { // also read for the sums of its rows
@@ -125,17 +132,24 @@ typedef struct cursor {
     const berth_tensor *const *made;
 } cursor;
 
+static uint64_t shard_of(const berth_linear *linear, int64_t n) {
+    uint64_t shard = 0;
+    while (shard + 1 < linear->shard_count &&
+           n >= linear->shards[shard]->offset + linear->shards[shard]->extent) {
+        ++shard;
+    }
+    return shard;
+}
+
 // The scale of every shard, for each of its outputs.
 static void spread_scales(const berth_linear *linear, cursor *at) {
     const float *scales = (*at->stored)->data;
+    const int64_t shards = berth_row_length(*at->stored);
     float *to = (*at->made)->data;
-    for (int64_t n = 0; n < linear->output_size; ++n) {
-        uint64_t shard = 0;
-        while (shard + 1 < linear->shard_count &&
-               n >= linear->shards[shard]->offset + linear->shards[shard]->extent) {
-            ++shard;
-        }
-        to[n] = scales[shard];
+    for (int64_t row = 0; row < berth_quant_rows(linear); ++row) {
+        const int64_t layer = row / linear->output_size;
+        const int64_t shard = (int64_t)shard_of(linear, row % linear->output_size);
+        to[row] = scales[layer * shards + shard];
     }
     ++at->stored;
     ++at->made;
@@ -161,12 +175,12 @@ static berth_status check_equal(const berth_host *host, const berth_linear *line
     return BERTH_OK;
 }
 
-// Without zero points the largest scale holds every shard's range.
+// Without zero points the largest scale holds every shard's range, and every expert's.
 static berth_status choose_input(const berth_host *host, const berth_linear *linear,
                                  const notes *of, cursor *at) {
     const berth_tensor *scales = *at->stored++;
     float largest = 0;
-    for (int64_t i = 0; i < scales->shape[0]; ++i) {
+    for (int64_t i = 0; i < berth_row_count(scales) * berth_row_length(scales); ++i) {
         largest = number_at(scales, i) > largest ? number_at(scales, i) : largest;
     }
     *(float *)(*at->made++)->data = largest;
@@ -266,10 +280,38 @@ static berth_value apply(berth_builder *builder, const berth_linear *linear,
                          BERTH_TEXT("dtype", builder->activation_dtype)));
 }
 
+static berth_form_stack stack_of(const berth_value *weights) {
+    return (berth_form_stack){
+        .weight = weights[WEIGHT],
+        .scale = weights[SCALE],
+        .bias = weights[BIAS],
+        .input_scale = weights[INPUT_SCALE],
+    };
+}
+
+static berth_value apply_experts(berth_builder *builder, const berth_experts *experts,
+                                 const berth_value *w13, const berth_value *w2) {
+    static const char *const inputs[] = {
+        [BERTH_FORM_INPUT_FLOAT] = "float",
+        [BERTH_FORM_INPUT_STATIC] = "static",
+        [BERTH_FORM_INPUT_TOKEN] = "token",
+        [BERTH_FORM_INPUT_GROUP] = "group",
+    };
+    const notes of = read(experts->w13);
+    const berth_form_stack stacks[] = {stack_of(w13), stack_of(w2)};
+    return berth_form_experts(builder, experts, stacks,
+                              (berth_form_codes){
+                                  .code = of.code == BERTH_CODE_I8 ? "i8" : "e4m3",
+                                  .input = inputs[of.input],
+                                  .groups = {of.rows, of.columns},
+    });
+}
+
 const berth_quant_method berth_form_scaled = {
     .size = sizeof(berth_quant_method),
     .name = "scaled codes of 8 bits",
     .create_weights = create_weights,
     .apply = apply,
     .process_weights_after_loading = process,
+    .apply_experts = apply_experts,
 };
