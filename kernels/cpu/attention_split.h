@@ -78,6 +78,12 @@ static inline void fetch_rows(const tile *self, const berth_tensor *cache) {
     }
 }
 
+// What its codes are multiplied by, where the cache holds codes.
+static inline void find_scale(tile *self, uint64_t which) {
+    const berth_tensor *scale = self->in->scales[which];
+    self->rows.scale = scale ? *(const float *)berth_data(scale) * VEC_F8_SCALE : 0;
+}
+
 static inline void find_head(tile *self, const berth_tensor *cache, int64_t head) {
     self->rows.offset = head * cache->strides[2] * (BERTH_DTYPE_BITS(cache->dtype) / 8);
 }
@@ -124,6 +130,7 @@ static inline void soften_head(const tile *self, int64_t head) {
 static inline void score_tile(tile *self) {
     const berth_tensor *cache = self->cache[KEYS_OF];
     find_rows(self, cache);
+    find_scale(self, KEYS_OF);
     fetch_rows(self, cache);
     for (int64_t head = 0; head < self->at->heads; ++head) {
         find_head(self, cache, head);
@@ -186,6 +193,7 @@ static inline void weigh_head(const tile *self, berth_dtype dtype, int64_t head)
 static inline void weigh_tile(tile *self) {
     const berth_tensor *cache = self->cache[VALUES_OF];
     find_rows(self, cache);
+    find_scale(self, VALUES_OF);
     fetch_rows(self, cache);
     for (int64_t head = 0; head < self->at->heads; ++head) {
         find_head(self, cache, head);

@@ -11,6 +11,7 @@
 #define BERTH_KERNELS_CPU_ATTENTION_TILE_H
 
 #include <cpu/cpu.h>
+#include <cpu/fp8_codes.h>
 #include <cpu/simd.h>
 
 #include <berth/types.h>
@@ -38,10 +39,20 @@ static inline int64_t pieces(int64_t count, int64_t of) {
 typedef struct tile_rows {
     const char *at[KEYS];
     int64_t offset;
+    float scale; // of codes, as vec_load_f8 wants it
 } tile_rows;
 
 BERTH_INLINE const char *tile_row(const tile_rows *self, int64_t line) {
     return self->at[line] + self->offset;
+}
+
+// Columns of a line from `first` on, BERTH_LANES at most.
+BERTH_INLINE berth_vec tile_load(const tile_rows *self, int64_t line, berth_dtype dtype,
+                                 int64_t first, int64_t end) {
+    const char *row = tile_row(self, line);
+    return dtype == BERTH_DTYPE_F8_E4M3FN
+               ? vec_load_f8((const uint8_t *)row, first, end, self->scale)
+               : berth_vec_load_some(row, dtype, first, end);
 }
 
 // BERTH_LANES columns of as many keys.
@@ -51,7 +62,7 @@ BERTH_INLINE void pack_columns(const tile_rows *rows, int64_t from, berth_dtype 
     berth_vec block[BERTH_LANES];
     BERTH_UNROLL
     for (int key = 0; key < BERTH_LANES; ++key) {
-        block[key] = berth_vec_load_some(tile_row(rows, from + key), dtype, first, columns.end);
+        block[key] = tile_load(rows, from + key, dtype, first, columns.end);
     }
     berth_vec_transpose(block);
     BERTH_UNROLL
@@ -98,10 +109,9 @@ BERTH_INLINE void pack_values_as(const tile_rows *rows, berth_span lines, berth_
     const int64_t first = columns.first;
     const int64_t second = first + BERTH_LANES;
     for (int64_t line = lines.first; line < lines.end; ++line) {
-        const void *row = tile_row(rows, line);
-        berth_vec_store(to + line * WIDE, berth_vec_load_some(row, dtype, first, columns.end));
+        berth_vec_store(to + line * WIDE, tile_load(rows, line, dtype, first, columns.end));
         berth_vec_store(to + line * WIDE + BERTH_LANES,
-                        berth_vec_load_some(row, dtype, second, columns.end));
+                        tile_load(rows, line, dtype, second, columns.end));
     }
 }
 
@@ -111,6 +121,8 @@ static inline void pack_keys(const tile_rows *rows, int64_t first, berth_dtype d
         pack_keys_as(rows, first, BERTH_DTYPE_F32, width, to);
     } else if (dtype == BERTH_DTYPE_BF16) {
         pack_keys_as(rows, first, BERTH_DTYPE_BF16, width, to);
+    } else if (dtype == BERTH_DTYPE_F8_E4M3FN) {
+        pack_keys_as(rows, first, BERTH_DTYPE_F8_E4M3FN, width, to);
     } else {
         pack_keys_as(rows, first, BERTH_DTYPE_F16, width, to);
     }
@@ -122,6 +134,8 @@ static inline void pack_values(const tile_rows *rows, berth_span lines, berth_dt
         pack_values_as(rows, lines, BERTH_DTYPE_F32, columns, to);
     } else if (dtype == BERTH_DTYPE_BF16) {
         pack_values_as(rows, lines, BERTH_DTYPE_BF16, columns, to);
+    } else if (dtype == BERTH_DTYPE_F8_E4M3FN) {
+        pack_values_as(rows, lines, BERTH_DTYPE_F8_E4M3FN, columns, to);
     } else {
         pack_values_as(rows, lines, BERTH_DTYPE_F16, columns, to);
     }

@@ -35,7 +35,9 @@ typedef struct job {
     const attention *self;
     const berth_tensor *query;     // [tokens, heads, width]
     const berth_tensor *out;       // [tokens, heads, value_width]
-    const berth_tensor *cache[2];  // [blocks, block_size, kv_heads, width], of one float dtype
+    const berth_tensor *cache[2];  // [blocks, block_size, kv_heads, width], of one float dtype, or
+                                   // codes of f8_e4m3fn
+    const berth_tensor *scales[2]; // f32 [1], of codes; else NULL
     const berth_tensor *before[2]; // [m, kv_heads, width]: seen before position 0, or NULL
     const berth_tensor *sinks;     // [heads], or NULL
     const berth_tensor *slopes;    // [heads] of alibi, or NULL

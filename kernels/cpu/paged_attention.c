@@ -1,8 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // paged_attention: the new keys and values to the cache, then attention_run.h over it.
 #include <cpu/attention_run.h>
+#include <cpu/fp8_codes.h>
 
-enum { QUERY, KEY, VALUE, SINKS, ALIBI_SLOPES, SINK_KEY, SINK_VALUE };
+enum {
+    QUERY,
+    KEY,
+    VALUE,
+    SINKS,
+    ALIBI_SLOPES,
+    SINK_KEY,
+    SINK_VALUE,
+    KEY_SCALE, // of state KEY_CACHE
+    VALUE_SCALE,
+};
 enum { KEY_CACHE, VALUE_CACHE };
 
 typedef struct paged {
@@ -44,14 +55,28 @@ typedef struct storing {
     const int64_t *slots;
 } storing;
 
-static void store(const storing *in, uint64_t input, uint64_t state, berth_span tokens) {
-    const berth_tensor *from = in->args->inputs[input];
+static void store_codes(uint8_t *to, const void *from, berth_dtype dtype, int64_t count,
+                        float scale) {
+    for (int64_t first = 0; first < count; first += BERTH_LANES) {
+        vec_store_f8(to, first, count, berth_vec_load_some(from, dtype, first, count), scale);
+    }
+}
+
+static void store(const storing *in, uint64_t state, berth_span tokens) {
+    const berth_tensor *from = in->args->inputs[KEY + state];
     const berth_tensor *cache = in->args->states[state];
+    const berth_tensor *scale = in->args->inputs[KEY_SCALE + state];
     const int64_t heads = cache->shape[2];
     for (int64_t token = tokens.first; token < tokens.end; ++token) {
         for (int64_t head = 0; head < heads && in->slots[token] >= 0; ++head) {
-            berth_vec_copy(berth_row(cache, in->slots[token] * heads + head), cache->dtype,
-                           berth_row(from, token * heads + head), from->dtype, cache->shape[3]);
+            const void *row = berth_row(from, token * heads + head);
+            void *to = berth_row(cache, in->slots[token] * heads + head);
+            if (scale) {
+                store_codes(to, row, from->dtype, cache->shape[3],
+                            *(const float *)berth_data(scale));
+            } else {
+                berth_vec_copy(to, cache->dtype, row, from->dtype, cache->shape[3]);
+            }
         }
     }
 }
@@ -59,8 +84,8 @@ static void store(const storing *in, uint64_t input, uint64_t state, berth_span 
 static void store_part(const void *work, int64_t part, int64_t parts) {
     const storing *in = work;
     const berth_span tokens = berth_share(in->args->inputs[KEY]->shape[0], part, parts);
-    store(in, KEY, KEY_CACHE, tokens);
-    store(in, VALUE, VALUE_CACHE, tokens);
+    store(in, KEY_CACHE, tokens);
+    store(in, VALUE_CACHE, tokens);
 }
 
 static void store_new(const paged *self, const berth_op_args *args) {
@@ -72,32 +97,42 @@ static void store_new(const paged *self, const berth_op_args *args) {
     }
 }
 
+// Both of one float dtype, or of codes with their scales.
+static int has_right_caches(const berth_op_args *args) {
+    const berth_dtype dtype = args->states[KEY_CACHE]->dtype;
+    const int has_codes = dtype == BERTH_DTYPE_F8_E4M3FN;
+    return (has_codes || berth_is_float(dtype)) && args->states[VALUE_CACHE]->dtype == dtype &&
+           has_codes == (args->inputs[KEY_SCALE] != NULL) &&
+           has_codes == (args->inputs[VALUE_SCALE] != NULL);
+}
+
 static berth_status forward(void *state, const berth_op_args *args) {
     const paged *self = state;
     const berth_batch_view *batch = args->batch ? args->batch->host : NULL;
-    const berth_tensor *keys = args->states[KEY_CACHE];
     if (!batch) {
         return BERTH_PLUGIN_FAIL(self->host, BERTH_INVALID_ARGUMENT,
                                  "paged_attention: needs a batch");
     }
-    if (!berth_is_float(keys->dtype) || args->states[VALUE_CACHE]->dtype != keys->dtype) {
+    if (!has_right_caches(args)) {
         return BERTH_PLUGIN_FAIL(self->host, BERTH_UNSUPPORTED,
-                                 "paged_attention: the caches are not of one float dtype");
+                                 "paged_attention: the caches are not of one float dtype, nor of "
+                                 "f8_e4m3fn with scales");
     }
     store_new(self, args);
     job in = {
         .self = &self->of,
         .query = args->inputs[QUERY],
         .out = args->outputs[0],
-        .cache = {keys,                   args->states[VALUE_CACHE]    },
-        .before = {args->inputs[SINK_KEY], args->inputs[SINK_VALUE]     },
+        .cache = {args->states[KEY_CACHE], args->states[VALUE_CACHE]    },
+        .scales = {args->inputs[KEY_SCALE], args->inputs[VALUE_SCALE]    },
+        .before = {args->inputs[SINK_KEY],  args->inputs[SINK_VALUE]     },
         .sinks = args->inputs[SINKS],
         .slopes = args->inputs[ALIBI_SLOPES],
         .tables = batch->block_tables[self->cache_group],
         .starts = berth_data(batch->query_start_loc),
         .lengths = berth_data(batch->seq_lens),
         .sequences = args->batch->sequence_count,
-        .tokens = {0,                      args->inputs[QUERY]->shape[0]},
+        .tokens = {0,                       args->inputs[QUERY]->shape[0]},
         .sees = self->sees,
         .memory = berth_data(args->workspace),
     };
@@ -110,7 +145,7 @@ const berth_op_impl berth_kernel_paged_attention = {
     .op = "paged_attention",
     .name = "cpu.paged_attention",
     .dispatch_key = BERTH_DISPATCH_CPU,
-    .revision = 3,
+    .revision = 4,
     .flags = BERTH_IMPL_DETERMINISTIC,
     .create = create,
     .workspace = workspace,

@@ -8,13 +8,16 @@
 //   alibi_slopes  [heads]                optional: adds −slope · distance
 //   sink_key, sink_value  [m, kv_heads, d], query's dtype, optional: m tokens that stand before the
 //                         first of every sequence and are in no cache
+//   key_scale, value_scale  [1], f32: with caches of f8_e4m3fn, and only then
 //   out           like query
-//   states key_cache, value_cache  [blocks, block_size, kv_heads, d], any float dtype
+//   states key_cache, value_cache  [blocks, block_size, kv_heads, d], any float dtype or f8_e4m3fn
 //
 // The new tokens of sequence s are the rows query_start_loc[s] … of the batch; the last one has
 // position seq_lens[s] − 1. Position j lies in row j mod block_size of block
 // block_table[s, j / block_size]. Query head h reads kv head h / (heads / kv_heads).
-// Row t of key and value goes to slot slot_mapping[t] = block · block_size + row, −1: nowhere.
+// Row t of key and value goes to slot slot_mapping[t] = block · block_size + row, −1: nowhere. A
+// cache of f8_e4m3fn keeps x as the code of x / scale, at most ±448, and is read as code · scale,
+// what the same step has stored, too.
 // Order: scale, `logits_soft_cap` c (c·tanh(score/c), 0: none), alibi, window, softmax.
 // Position i sees j when j ≤ i and, with a `sliding_window` w above 0, i − w < j. Where
 // `causal_per_sequence` has a 0 for the sequence it sees later positions, too: all, or j < i + w.
@@ -30,7 +33,17 @@
 
 #include <math.h>
 
-enum { QUERY, KEY, VALUE, SINKS, ALIBI_SLOPES, SINK_KEY, SINK_VALUE };
+enum {
+    QUERY,
+    KEY,
+    VALUE,
+    SINKS,
+    ALIBI_SLOPES,
+    SINK_KEY,
+    SINK_VALUE,
+    KEY_SCALE, // of state KEY_CACHE
+    VALUE_SCALE,
+};
 enum { SCALE, SLIDING_WINDOW, LOGITS_SOFT_CAP, CAUSAL_PER_SEQUENCE, CHUNK_SIZE };
 enum { KEY_CACHE, VALUE_CACHE };
 
@@ -116,7 +129,21 @@ static berth_status check_cache(const berth_op_site *site, uint64_t state) {
         return BERTH_RULE_STATE(site, state, "must have a number of heads that divides %lld",
                                 (long long)query[1].b);
     }
-    return BERTH_OK;
+    const int has_codes = cache->dtype == BERTH_DTYPE_F8_E4M3FN;
+    return has_codes == (site->inputs[KEY_SCALE + state] != NULL)
+               ? BERTH_OK
+               : BERTH_RULE_FAIL(site, KEY_SCALE + state,
+                                 "must be there when '%s' is f8_e4m3fn, and only then",
+                                 site->op->states[state]->name);
+}
+
+static berth_status check_scale(const berth_op_site *site, uint64_t input) {
+    if (!site->inputs[input]) {
+        return BERTH_OK;
+    }
+    BERTH_RULE_TRY(berth_rule_f32(site, input));
+    BERTH_RULE_TRY(berth_rule_rank(site, input, 1));
+    return berth_rule_dim(site, input, 0, (berth_dim)BERTH_DIM_CONST(1));
 }
 
 static berth_status check_attributes(const berth_op_site *site) {
@@ -156,6 +183,8 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     BERTH_RULE_TRY(check_per_head(site, ALIBI_SLOPES));
     BERTH_RULE_TRY(check_sinks(site));
     BERTH_RULE_TRY(check_attributes(site));
+    BERTH_RULE_TRY(check_scale(site, KEY_SCALE));
+    BERTH_RULE_TRY(check_scale(site, VALUE_SCALE));
     BERTH_RULE_TRY(check_cache(site, KEY_CACHE));
     BERTH_RULE_TRY(check_cache(site, VALUE_CACHE));
     berth_rule_give(out, site->inputs[QUERY]);
@@ -164,14 +193,28 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
 
 // ---- reference ----------------------------------------------------------------------------------
 
+// What the codes of a cache are multiplied by; 1 where it has none.
+static float scale_of(const berth_op_args *args, uint64_t state) {
+    const berth_tensor *scale = args->inputs[KEY_SCALE + state];
+    return scale ? *(const float *)berth_data(scale) : 1.0f;
+}
+
 // Row `row` of the new keys or values to its slot of the cache.
-static void store(const berth_tensor *from, const berth_tensor *cache, int64_t row, int64_t slot) {
+static void store(const berth_op_args *args, uint64_t state, int64_t row, int64_t slot) {
+    const berth_tensor *from = args->inputs[KEY + state];
+    const berth_tensor *cache = args->states[state];
+    const float scale = scale_of(args, state);
     const int64_t heads = cache->shape[2];
     for (int64_t head = 0; head < heads; ++head) {
         const void *source = berth_row(from, row * heads + head);
         void *target = berth_row(cache, slot * heads + head);
         for (int64_t i = 0; i < cache->shape[3]; ++i) {
-            berth_store_at(target, cache->dtype, i, berth_load_at(source, from->dtype, i));
+            const float value = berth_load_at(source, from->dtype, i);
+            if (cache->dtype == BERTH_DTYPE_F8_E4M3FN) {
+                ((uint8_t *)target)[i] = berth_to_f8(value / scale);
+            } else {
+                berth_store_at(target, cache->dtype, i, value);
+            }
         }
     }
 }
@@ -186,9 +229,11 @@ typedef struct head {
     int64_t end;      // behind the last position that it may see
     int64_t sinks;    // m
     const void *query;
+    float *widened; // [d], for a row of codes
 } head;
 
-// The key (KEY_CACHE) or value of a position, and its dtype.
+// The key (KEY_CACHE) or value of a position, and its dtype. One at a time: codes become floats in
+// room that they share.
 static const void *key_row(const head *self, uint64_t state, int64_t position, berth_dtype *dtype) {
     const berth_tensor *cache = self->args->states[state];
     const int64_t group = self->args->inputs[QUERY]->shape[1] / cache->shape[2];
@@ -198,10 +243,18 @@ static const void *key_row(const head *self, uint64_t state, int64_t position, b
         return berth_row(sink, position * sink->shape[1] + self->index / group);
     }
     position -= self->sinks;
-    *dtype = cache->dtype;
     const int64_t block = self->block_table[position / cache->shape[1]];
     const int64_t slot = block * cache->shape[1] + position % cache->shape[1];
-    return berth_row(cache, slot * cache->shape[2] + self->index / group);
+    const void *row = berth_row(cache, slot * cache->shape[2] + self->index / group);
+    if (cache->dtype != BERTH_DTYPE_F8_E4M3FN) {
+        *dtype = cache->dtype;
+        return row;
+    }
+    *dtype = BERTH_DTYPE_F32;
+    for (int64_t i = 0; i < cache->shape[3]; ++i) {
+        self->widened[i] = berth_from_f8(((const uint8_t *)row)[i]) * scale_of(self->args, state);
+    }
+    return self->widened;
 }
 
 static float score(const head *self, int64_t position) {
@@ -244,8 +297,9 @@ static void attend(const head *self, void *out) {
     }
     for (int64_t j = first_seen(self); j < end; ++j) {
         berth_dtype dtype = BERTH_DTYPE_NONE;
+        const float weight = score(self, j);
         const void *value = key_row(self, VALUE_CACHE, j, &dtype);
-        berth_softmax_take(&sum, score(self, j), value, dtype);
+        berth_softmax_take(&sum, weight, value, dtype);
     }
     berth_softmax_store(&sum, out, self->args->outputs[0]->dtype);
 }
@@ -271,6 +325,7 @@ static void attend_sequence(const berth_op_site *site, const berth_op_args *args
         .args = args,
         .block_table = berth_row(batch->block_tables[site->cache_group], sequence),
         .sinks = args->inputs[SINK_KEY] ? args->inputs[SINK_KEY]->shape[0] : 0,
+        .widened = (float *)((double *)berth_data(args->workspace) + query->shape[2]),
     };
     const int64_t length = lengths[sequence] + self.sinks;
     for (int64_t row = starts[sequence]; row < starts[sequence + 1]; ++row) {
@@ -286,7 +341,7 @@ static void attend_sequence(const berth_op_site *site, const berth_op_args *args
 
 static uint64_t workspace(const berth_op_site *site, uint64_t tokens) {
     (void)tokens;
-    return (uint64_t)site->inputs[QUERY]->dims[2].b * sizeof(double);
+    return (uint64_t)site->inputs[QUERY]->dims[2].b * (sizeof(double) + sizeof(float));
 }
 
 static berth_status reference(void *self, const berth_op_args *args) {
@@ -299,8 +354,8 @@ static berth_status reference(void *self, const berth_op_args *args) {
     const int64_t *slots = berth_data(batch->slot_mappings[site->cache_group]);
     for (int64_t row = 0; args->inputs[KEY] && row < args->inputs[KEY]->shape[0]; ++row) {
         if (slots[row] >= 0) {
-            store(args->inputs[KEY], args->states[KEY_CACHE], row, slots[row]);
-            store(args->inputs[VALUE], args->states[VALUE_CACHE], row, slots[row]);
+            store(args, KEY_CACHE, row, slots[row]);
+            store(args, VALUE_CACHE, row, slots[row]);
         }
     }
     for (int64_t sequence = 0; sequence < args->batch->sequence_count; ++sequence) {
@@ -313,7 +368,8 @@ static const berth_op_argument *const inputs[] = {
     BERTH_STRIDED_INPUT("query"),          BERTH_OPTIONAL_STRIDED_INPUT("key"),
     BERTH_OPTIONAL_STRIDED_INPUT("value"), BERTH_OPTIONAL_INPUT("sinks"),
     BERTH_OPTIONAL_INPUT("alibi_slopes"),  BERTH_LATER_INPUT("sink_key", 2),
-    BERTH_LATER_INPUT("sink_value", 2),
+    BERTH_LATER_INPUT("sink_value", 2),    BERTH_LATER_INPUT("key_scale", 4),
+    BERTH_LATER_INPUT("value_scale", 4),
 };
 static const berth_op_argument *const states[] = {
     BERTH_INPUT("key_cache"),
@@ -331,7 +387,7 @@ const berth_op berth_op_paged_attention = {
     .size = sizeof(berth_op),
     .name = "paged_attention",
     .class_name = "PagedAttention",
-    .revision = 3,
+    .revision = 4,
     .compatible_revision = 1,
     .inputs = inputs,
     .input_count = sizeof inputs / sizeof inputs[0],

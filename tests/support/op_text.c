@@ -187,9 +187,12 @@ static void build_operand(parsing *self, op_tensor *tensor, const char *value) {
     const int64_t limit = option(&rest, '<');
     op_tensor_make(tensor, &shape, self->out);
     tensor->is_parameter = *rest == '!';
+    rest += tensor->is_parameter;
     op_tensor_randomise(tensor, &self->seed, limit);
     if (*rest == ':') {
         set_numbers(self, tensor, rest + 1);
+    } else if (*rest != 0) {
+        bad_word(self, value);
     }
 }
 
