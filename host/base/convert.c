@@ -3,6 +3,7 @@
 // every bf16 and f16 exactly, so that there is one rounding at most.
 #include "base/convert.h"
 
+#include <math.h>
 #include <string.h>
 
 #define CHUNK 1024 // elements widened at a time
@@ -86,6 +87,17 @@ static void narrow(const float *values, berth_dtype to, uint8_t *destination, ui
             to == BERTH_DTYPE_F16 ? half_of_float(values[i]) : bfloat_of_float(values[i]);
         memcpy(destination + 2 * i, &word, sizeof word);
     }
+}
+
+float berth_float_of_e4m3(uint8_t code) {
+    const int exponent = code >> 3 & 15;
+    const int mantissa = code & 7;
+    const float sign = (code & 0x80) != 0 ? -1 : 1;
+    if ((code & 0x7f) == 0x7f) {
+        return NAN;
+    }
+    return sign * (exponent == 0 ? ldexpf((float)mantissa, -9)
+                                 : ldexpf((float)(8 + mantissa), exponent - 10));
 }
 
 void berth_convert(berth_dtype from, const void *source, berth_dtype to, void *destination,

@@ -14,5 +14,7 @@ bool berth_can_convert(berth_dtype dtype);
 // infinite. Neither side has to be aligned; they do not overlap.
 void berth_convert(berth_dtype from, const void *source, berth_dtype to, void *destination,
                    uint64_t count);
+// The number of a code of f8_e4m3fn, which berth_convert does not know.
+float berth_float_of_e4m3(uint8_t code);
 
 #endif

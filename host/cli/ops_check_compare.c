@@ -12,16 +12,6 @@
 
 // ---- elements -----------------------------------------------------------------------------------
 
-static double from_f8(uint8_t bits) {
-    const int exponent = bits >> 3 & 15;
-    const int mantissa = bits & 7;
-    const double sign = bits & 0x80 ? -1 : 1;
-    if ((bits & 0x7f) == 0x7f) {
-        return NAN;
-    }
-    return sign * (exponent == 0 ? ldexp(mantissa, -9) : ldexp(8 + mantissa, exponent - 10));
-}
-
 static double integer_at(const berth_check_tensor *tensor, int64_t index) {
     const uint64_t bytes = BERTH_DTYPE_BITS(tensor->dtype) / 8;
     const char *from = (const char *)tensor->data + (uint64_t)index * bytes;
@@ -39,7 +29,7 @@ double berth_check_at(const berth_check_tensor *tensor, int64_t index) {
         return ((const double *)tensor->data)[index];
     }
     if (tensor->dtype == BERTH_DTYPE_F8_E4M3FN) {
-        return from_f8(((const uint8_t *)tensor->data)[index]);
+        return (double)berth_float_of_e4m3(((const uint8_t *)tensor->data)[index]);
     }
     if (!berth_can_convert(tensor->dtype)) {
         return integer_at(tensor, index);

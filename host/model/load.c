@@ -9,6 +9,7 @@
 
 #define SLICE_BYTES ((uint64_t)4 << 20) // of a file that are mapped at a time
 #define TILE        64                  // columns that are transposed at a time
+#define SCALES      256                 // that are looked at at a time
 
 // Elements [first, first + count) of a tensor, dropped behind.
 static void load_part(const berth_stored_tensor *tensor, uint64_t first, uint64_t count,
@@ -155,19 +156,38 @@ static void fill_default(const berth_weight *weight, uint8_t *destination) {
     }
 }
 
+// Numbers of a scale as floats. A code of e8m0 is a power of two, or 255, which is none.
+static void widen_scales(const berth_stored_tensor *tensor, uint64_t first, float *numbers,
+                         uint64_t count) {
+    const uint8_t *codes = (const uint8_t *)tensor->data + first;
+    if (BERTH_DTYPE_BITS(tensor->dtype) > 8) {
+        const uint64_t bytes = BERTH_DTYPE_BITS(tensor->dtype) / 8;
+        berth_convert(tensor->dtype, (const uint8_t *)tensor->data + first * bytes, BERTH_DTYPE_F32,
+                      numbers, count);
+        return;
+    }
+    for (uint64_t i = 0; i < count; ++i) {
+        numbers[i] = tensor->dtype == BERTH_DTYPE_F8_E4M3FN ? berth_float_of_e4m3(codes[i])
+                     : codes[i] == 0xff                     ? NAN
+                                                            : 1.0f;
+    }
+}
+
 // Scales are few, so they are looked at by themselves, where the tensor's name is still known.
 static berth_status check_scales(const berth_stored_tensor *tensor) {
-    const uint64_t bytes = BERTH_DTYPE_BITS(tensor->dtype) / 8;
-    for (uint64_t i = 0; i < tensor->bytes / bytes; ++i) {
-        float number = 0;
-        berth_convert(tensor->dtype, (const uint8_t *)tensor->data + i * bytes, BERTH_DTYPE_F32,
-                      &number, 1);
-        if (!isfinite(number) || number <= 0) {
-            return BERTH_FAIL(CORRUPT,
-                              "%s: tensor '%s': number %llu is %g; a scale must be finite and "
-                              "greater than zero",
-                              berth_safetensors_path(tensor->file), tensor->name,
-                              (unsigned long long)i, (double)number);
+    float numbers[SCALES];
+    const uint64_t count = tensor->bytes * 8 / BERTH_DTYPE_BITS(tensor->dtype);
+    for (uint64_t first = 0; first < count; first += SCALES) {
+        const uint64_t some = count - first < SCALES ? count - first : SCALES;
+        widen_scales(tensor, first, numbers, some);
+        for (uint64_t i = 0; i < some; ++i) {
+            if (!isfinite(numbers[i]) || numbers[i] <= 0) {
+                return BERTH_FAIL(CORRUPT,
+                                  "%s: tensor '%s': number %llu is %g; a scale must be finite and "
+                                  "greater than zero",
+                                  berth_safetensors_path(tensor->file), tensor->name,
+                                  (unsigned long long)(first + i), (double)numbers[i]);
+            }
         }
     }
     return BERTH_OK;

@@ -26,7 +26,20 @@ static berth_status ask(const berth_building *building, const berth_quant_entry 
     return left == BERTH_NOT_FOUND ? BERTH_OK : left;
 }
 
-// "; did you mean 'x'?" or "; registered: a, b, c".
+// The name of which the wanted one is a kind: "awq" of "awq_marlin".
+static const char *find_stem(berth_str wanted, const char *const *names, size_t count) {
+    const char *found = NULL;
+    for (size_t i = 0; i < count; ++i) {
+        const berth_str name = berth_str_from(names[i]);
+        if (berth_str_starts_with(wanted, name) &&
+            (found == NULL || name.size > berth_str_from(found).size)) {
+            found = names[i];
+        }
+    }
+    return found;
+}
+
+// "; the nearest one is 'x'" or "; registered: a, b, c".
 static void add_known(const berth_registry *registry, berth_str wanted, berth_text *text) {
     const char *names[MAX_SCHEMES];
     size_t count = 0;
@@ -35,6 +48,7 @@ static void add_known(const berth_registry *registry, berth_str wanted, berth_te
         ++count;
     }
     const char *nearest = berth_str_nearest(wanted, names, count);
+    nearest = nearest == NULL ? find_stem(wanted, names, count) : nearest;
     if (nearest != NULL) {
         berth_text_add_format(text, "; the nearest one is '%s'", nearest);
         return;

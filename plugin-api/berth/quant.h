@@ -7,8 +7,8 @@
 //   get_quant_method                which method, and what the config says about this layer
 //   create_weights                  declares parameters as the checkpoint stores them, and those
 //                                   that are made of them
-//   (the host loads)                shards of fused layers and parts of ranks land where they
-//   belong process_weights_after_loading   stored tensors → made parameters, in host memory, once
+//   (the host loads)              shards of fused layers and parts of ranks, where they belong
+//   process_weights_after_loading   stored tensors → made parameters, in host memory, once
 //   (the plan)                      brings what is in the graph to where it is read; a layout that
 //                                   only one implementation reads is the business of its `pack`
 //   apply                           emits the nodes; `create_weights` and `apply` run back to back,

@@ -3,6 +3,8 @@
 // own. `modules_to_not_convert` names by parts of names.
 #include "forms/forms.h"
 
+#define PATH "quantization_config"
+
 static berth_status matches(const berth_host *host, const berth_json *config) {
     const char *method = NULL;
     const char *file = NULL;
@@ -24,37 +26,56 @@ static berth_status answer(const berth_host *host, const berth_linear *linear, c
     return status == BERTH_NOT_FOUND ? BERTH_OK : status;
 }
 
-static int64_t either(const berth_host *host, const berth_json *config, const char *one,
-                      const char *other, int64_t fallback) {
-    (void)host->json_get_i64(config, other, &fallback);
-    (void)host->json_get_i64(config, one, &fallback);
-    return fallback;
+// Names of AutoAWQ, then those of quant_config.json.
+typedef struct fields {
+    int64_t bits;
+    int64_t group;
+    int64_t has_zeros;
+    const char *version;
+} fields;
+
+static berth_status read_fields(const berth_host *host, const berth_json *config, fields *out) {
+    const berth_form_field list[] = {
+        {.path = PATH ".w_bit",        .number = &out->bits    },
+        {.path = PATH ".bits",         .number = &out->bits    },
+        {.path = PATH ".q_group_size", .number = &out->group   },
+        {.path = PATH ".group_size",   .number = &out->group   },
+        {.path = PATH ".zero_point",   .truth = &out->has_zeros},
+        {.path = PATH ".version",      .text = &out->version   },
+    };
+    return berth_form_read(host, config, list, sizeof list / sizeof list[0]);
+}
+
+// Other versions lay words out in other ways.
+static berth_status check_fields(const berth_host *host, const fields *of) {
+    if (of->bits != 4) {
+        return BERTH_PLUGIN_FAIL(host, BERTH_UNSUPPORTED, "awq has 4 bits, this one %lld",
+                                 (long long)of->bits);
+    }
+    return strcmp(of->version, "gemm") == 0 || strcmp(of->version, "GEMM") == 0
+               ? BERTH_OK
+               : BERTH_PLUGIN_FAIL(host, BERTH_UNSUPPORTED, "version '%s' of awq: gemm is there",
+                                   of->version);
 }
 
 static const berth_quant_method *get_quant_method(const berth_host *host, const berth_json *config,
                                                   const berth_linear *linear) {
     int64_t *notes = linear->quant->notes;
     int64_t is_quantized = 0;
-    int64_t has_zeros = 1;
+    fields of = {.bits = 4, .group = 128, .has_zeros = 1, .version = "gemm"};
     if (berth_quant_agree(host, linear, answer, &is_quantized) != BERTH_OK) {
         return NULL;
     }
     if (!is_quantized || !berth_form_is_body(linear)) {
         return berth_form_none(linear);
     }
-    const int64_t bits =
-        either(host, config, "quantization_config.bits", "quantization_config.w_bit", 4);
-    if (bits != 4) {
-        (void)BERTH_PLUGIN_FAIL(host, BERTH_UNSUPPORTED, "awq has 4 bits, this one %lld",
-                                (long long)bits);
+    if (read_fields(host, config, &of) != BERTH_OK || check_fields(host, &of) != BERTH_OK) {
         return NULL;
     }
-    (void)host->json_get_bool(config, "quantization_config.zero_point", &has_zeros);
     notes[BERTH_PACKED_WORDS] = BERTH_FORM_WORDS_AWQ;
-    notes[BERTH_PACKED_BITS] = bits;
-    notes[BERTH_PACKED_GROUP] = either(host, config, "quantization_config.group_size",
-                                       "quantization_config.q_group_size", 128);
-    notes[BERTH_PACKED_HAS_ZEROS] = has_zeros;
+    notes[BERTH_PACKED_BITS] = of.bits;
+    notes[BERTH_PACKED_GROUP] = of.group;
+    notes[BERTH_PACKED_HAS_ZEROS] = of.has_zeros;
     return &berth_form_packed;
 }
 

@@ -63,6 +63,7 @@ static berth_status answer(const berth_host *host, const berth_linear *linear, c
 
 // Of weights or of inputs.
 typedef struct arguments {
+    berth_status status; // of reading them
     int is_there;
     int64_t bits;
     int is_float;
@@ -82,16 +83,20 @@ static arguments read_arguments(const berth_host *host, const berth_json *group,
     if (host->json_get(group, which, &from) != BERTH_OK) {
         return out;
     }
+    const berth_form_field list[] = {
+        {.path = "num_bits",          .number = &out.bits       },
+        {.path = "type",              .text = &type             },
+        {.path = "symmetric",         .truth = &out.is_symmetric},
+        {.path = "strategy",          .text = &out.strategy     },
+        {.path = "group_size",        .number = &out.group      },
+        {.path = "block_structure.0", .number = &out.block[0]   },
+        {.path = "block_structure.1", .number = &out.block[1]   },
+    };
     out.is_there = 1;
-    (void)host->json_get_i64(from, "num_bits", &out.bits);
-    (void)host->json_get_str(from, "type", &type);
-    (void)host->json_get_bool(from, "symmetric", &out.is_symmetric);
+    // Two that have more than one kind: dynamic "local", and actorder true or a name.
     (void)host->json_get_bool(from, "dynamic", &out.is_dynamic);
-    (void)host->json_get_str(from, "strategy", &out.strategy);
     (void)host->json_get_str(from, "actorder", &out.actorder);
-    (void)host->json_get_i64(from, "group_size", &out.group);
-    (void)host->json_get_i64(from, "block_structure.0", &out.block[0]);
-    (void)host->json_get_i64(from, "block_structure.1", &out.block[1]);
+    out.status = berth_form_read(host, from, list, sizeof list / sizeof list[0]);
     out.is_float = strcmp(type, "float") == 0;
     return out;
 }
@@ -123,6 +128,10 @@ static const berth_quant_method *packed(const berth_host *host, const arguments 
     notes[BERTH_PACKED_HAS_ZEROS] = !weights->is_symmetric;
     notes[BERTH_PACKED_IS_SORTED] = strcmp(weights->actorder, "group") == 0;
     return &berth_form_packed;
+}
+
+static int is_nvfp4(const arguments *of) {
+    return of->bits == 4 && of->is_float && of->is_symmetric && of->group == 16;
 }
 
 static berth_form_input input_of(const arguments *inputs) {
@@ -158,6 +167,20 @@ static const berth_quant_method *scaled(const berth_host *host, const char *form
     return &berth_form_scaled;
 }
 
+static berth_status check_format(const berth_host *host, const char *format) {
+    static const char *const known[] = {"float-quantized", "int-quantized", "naive-quantized",
+                                        "pack-quantized", "nvfp4-pack-quantized"};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; ++i) {
+        if (strcmp(format, known[i]) == 0) {
+            return BERTH_OK;
+        }
+    }
+    return BERTH_PLUGIN_FAIL(host, BERTH_UNSUPPORTED,
+                             "format '%s': float-quantized, int-quantized, naive-quantized, "
+                             "pack-quantized and nvfp4-pack-quantized are there",
+                             format);
+}
+
 static const berth_quant_method *get_quant_method(const berth_host *host, const berth_json *config,
                                                   const berth_linear *linear) {
     const berth_json *groups = NULL;
@@ -175,11 +198,19 @@ static const berth_quant_method *get_quant_method(const berth_host *host, const 
     (void)host->json_get_str(config, PATH ".format", &format);
     (void)host->json_get_str(group, "format", &format);
     const arguments weights = read_arguments(host, group, "weights");
+    if (weights.status != BERTH_OK || check_format(host, format) != BERTH_OK) {
+        return NULL;
+    }
     const arguments inputs = read_arguments(host, group, "input_activations");
+    if (inputs.status != BERTH_OK) {
+        return NULL;
+    }
     int64_t *notes = linear->quant->notes;
     if (strcmp(format, "nvfp4-pack-quantized") == 0) {
         notes[BERTH_NVFP4_IS_WEIGHT_ONLY] = !inputs.is_there;
-        return &berth_form_nvfp4;
+        return is_nvfp4(&weights) && (!inputs.is_there || is_nvfp4(&inputs))
+                   ? &berth_form_nvfp4
+                   : refuse(host, format, &weights, &inputs);
     }
     return strcmp(format, "pack-quantized") == 0 ? packed(host, &weights, notes)
                                                  : scaled(host, format, &weights, &inputs, notes);

@@ -39,65 +39,84 @@ static berth_status answer(const berth_host *host, const berth_linear *linear, c
     return BERTH_OK;
 }
 
-// The whole configuration, then what a rule changes.
-static void read_fields(const berth_host *host, const berth_json *from, int64_t *notes,
-                        int64_t *desc_act) {
-    (void)host->json_get_i64(from, "bits", &notes[BERTH_PACKED_BITS]);
-    (void)host->json_get_i64(from, "group_size", &notes[BERTH_PACKED_GROUP]);
-    (void)host->json_get_bool(from, "desc_act", desc_act);
+// What is said of a layer.
+typedef struct fields {
+    int64_t bits;
+    int64_t group;
+    int64_t desc_act;
+    int64_t has_head; // whether the head is quantized, too
+    const char *method;
+    const char *format;
+} fields;
+
+static berth_status read_fields(const berth_host *host, const berth_json *from, fields *out) {
+    const berth_form_field list[] = {
+        {.path = "bits",              .number = &out->bits   },
+        {.path = "group_size",        .number = &out->group  },
+        {.path = "desc_act",          .truth = &out->desc_act},
+        {.path = "lm_head",           .truth = &out->has_head},
+        {.path = "quant_method",      .text = &out->method   },
+        {.path = "checkpoint_format", .text = &out->format   },
+    };
+    return berth_form_read(host, from, list, sizeof list / sizeof list[0]);
 }
 
-// Reads the layer's rule; 0 when it says that the layer is not quantized.
-static int read_rule(const berth_host *host, const berth_json *config, int64_t number,
-                     int64_t *notes, int64_t *desc_act) {
+// The whole configuration, then what the layer's rule changes; the rule may be that it is not
+// quantized.
+static berth_status read_rule(const berth_host *host, const berth_json *config, int64_t number,
+                              fields *out, int *out_is_left) {
     const berth_json *whole = NULL;
     const berth_json *rules = NULL;
     const berth_json *rule = NULL;
     const char *key = "";
-    if (host->json_get(config, PATH, &whole) == BERTH_OK) {
-        read_fields(host, whole, notes, desc_act);
-    }
-    if (number > 0 && host->json_get(config, PATH ".dynamic", &rules) == BERTH_OK &&
+    berth_status status = host->json_get(config, PATH, &whole);
+    status = status == BERTH_OK ? read_fields(host, whole, out) : status;
+    if (status == BERTH_OK && number > 0 &&
+        host->json_get(config, PATH ".dynamic", &rules) == BERTH_OK &&
         host->json_get_entry(rules, (uint64_t)number - 1, &key, &rule) == BERTH_OK) {
-        read_fields(host, rule, notes, desc_act);
+        *out_is_left = strncmp(key, "-:", 2) == 0;
+        status = *out_is_left ? BERTH_OK : read_fields(host, rule, out);
     }
-    return strncmp(key, "-:", 2) != 0;
+    return status;
 }
 
-static int is_v2(const berth_host *host, const berth_json *config) {
-    const char *method = "";
-    const char *format = "";
-    (void)host->json_get_str(config, PATH ".quant_method", &method);
-    (void)host->json_get_str(config, PATH ".checkpoint_format", &format);
-    return strcmp(format[0] ? format : method, "gptq_v2") == 0;
+static berth_status check_fields(const berth_host *host, const fields *of) {
+    if (of->bits != 4 && of->bits != 8) {
+        return BERTH_PLUGIN_FAIL(host, BERTH_UNSUPPORTED,
+                                 "gptq with 4 and 8 bits is there, this layer has %lld",
+                                 (long long)of->bits);
+    }
+    if (of->format[0] != 0 && strcmp(of->format, "gptq") != 0 &&
+        strcmp(of->format, "gptq_v2") != 0) {
+        return BERTH_PLUGIN_FAIL(host, BERTH_UNSUPPORTED,
+                                 "checkpoint_format '%s': gptq and gptq_v2 are there", of->format);
+    }
+    return BERTH_OK;
 }
 
 static const berth_quant_method *get_quant_method(const berth_host *host, const berth_json *config,
                                                   const berth_linear *linear) {
     int64_t *notes = linear->quant->notes;
     int64_t rule = 0;
-    int64_t desc_act = 0;
-    int64_t has_head = 0;
-    notes[BERTH_PACKED_GROUP] = -1;
-    if (berth_quant_agree(host, linear, answer, &rule) != BERTH_OK) {
+    int is_left = 0;
+    fields of = {.group = -1, .method = "", .format = ""};
+    if (berth_quant_agree(host, linear, answer, &rule) != BERTH_OK ||
+        read_rule(host, config, rule, &of, &is_left) != BERTH_OK) {
         return NULL;
     }
-    (void)host->json_get_bool(config, PATH ".lm_head", &has_head);
     const int is_head = strcmp(linear->layer_class, "ParallelLMHead") == 0;
-    if (!read_rule(host, config, rule, notes, &desc_act) ||
-        (is_head ? !has_head : !berth_form_is_body(linear))) {
+    if (is_left || (is_head ? !of.has_head : !berth_form_is_body(linear))) {
         return berth_form_none(linear);
     }
-    if (notes[BERTH_PACKED_BITS] != 4 && notes[BERTH_PACKED_BITS] != 8) {
-        (void)BERTH_PLUGIN_FAIL(host, BERTH_UNSUPPORTED,
-                                "gptq with 4 and 8 bits is there, this layer has %lld",
-                                (long long)notes[BERTH_PACKED_BITS]);
+    if (check_fields(host, &of) != BERTH_OK) {
         return NULL;
     }
     notes[BERTH_PACKED_WORDS] = BERTH_FORM_WORDS_GPTQ;
+    notes[BERTH_PACKED_BITS] = of.bits;
+    notes[BERTH_PACKED_GROUP] = of.group;
     notes[BERTH_PACKED_HAS_ZEROS] = 1;
-    notes[BERTH_PACKED_ADDEND] = !is_v2(host, config);
-    notes[BERTH_PACKED_IS_SORTED] = desc_act && notes[BERTH_PACKED_GROUP] > 0;
+    notes[BERTH_PACKED_ADDEND] = strcmp(of.format[0] ? of.format : of.method, "gptq_v2") != 0;
+    notes[BERTH_PACKED_IS_SORTED] = of.desc_act && of.group > 0;
     return &berth_form_packed;
 }
 

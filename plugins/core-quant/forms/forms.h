@@ -15,6 +15,19 @@ static inline const berth_quant_method *berth_form_none(const berth_linear *line
     return NULL;
 }
 
+// A field of a configuration, of one of three kinds.
+typedef struct berth_form_field {
+    const char *path;
+    int64_t *number;
+    int64_t *truth;
+    const char **text;
+} berth_form_field;
+
+// Reads fields; one that is absent or null leaves what was there. BERTH_CORRUPT with a text where
+// one is of another kind.
+berth_status berth_form_read(const berth_host *host, const berth_json *from,
+                             const berth_form_field *fields, uint64_t count);
+
 // What of the model is never quantized unless its scheme says so by name: heads and routers.
 static inline int berth_form_is_body(const berth_linear *linear) {
     return strcmp(linear->layer_class, "ParallelLMHead") != 0 &&
@@ -103,8 +116,8 @@ enum {
 
 extern const berth_quant_method berth_form_packed;
 
-// The group that packed notes mean, in inputs of the rank's part; fails the build where it does not
-// divide them.
+// The group that packed notes mean, in inputs of the rank's part; fails the build where it is none
+// or does not divide them.
 int64_t berth_form_group(berth_builder *builder, const berth_linear *linear, int64_t group);
 
 // ---- others -------------------------------------------------------------------------------------

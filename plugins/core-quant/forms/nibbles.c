@@ -25,7 +25,7 @@ static void create_weights(berth_builder *builder, const berth_linear *linear,
                            berth_value *weights) {
     static const char *const left[] = {".weight_offset", ".weight_offset_second", ".scale_bias"};
     const int64_t noted = linear->quant->notes[BERTH_NIBBLES_GROUP];
-    const int64_t group = berth_form_group(builder, linear, noted);
+    const int64_t group = berth_form_group(builder, linear, noted == 0 ? -1 : noted);
     const int64_t codes[] = {linear->output_size, linear->input_size / 2};
     const int64_t scales[] = {linear->output_size, linear->input_size / group};
     int64_t shape[BERTH_QUANT_DIMS];

@@ -16,7 +16,7 @@ static void declare(berth_builder *builder, const berth_linear *linear, const ch
     parameter.dtype = dtype;
     parameter.input_factor = factor;
     parameter.is_per_tensor = factor == 0;
-    parameter.is_scale = factor == 0;
+    parameter.is_scale = factor != 2;
     (void)builder->parameter(builder, &parameter);
 }
 

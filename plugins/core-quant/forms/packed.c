@@ -35,6 +35,13 @@ static notes read(const berth_linear *linear) {
 }
 
 int64_t berth_form_group(berth_builder *builder, const berth_linear *linear, int64_t group) {
+    if (group < -1 || group == 0) {
+        berth_build_fail(builder, BERTH_CORRUPT,
+                         "layer '%s': groups of %lld inputs; group_size is -1, for all, or greater "
+                         "than zero",
+                         linear->prefix, (long long)group);
+        return linear->input_size;
+    }
     if (group > 0 && linear->input_size % group != 0) {
         berth_build_fail(builder, BERTH_CORRUPT,
                          "layer '%s': groups of %lld do not divide %lld inputs", linear->prefix,
@@ -96,37 +103,66 @@ static berth_value declare_scales(berth_builder *builder, const berth_linear *li
     return builder->parameter(builder, &scales);
 }
 
-// The group of every input, by each shard in a row of its own: −1 where the file has none.
-static void declare_groups(berth_builder *builder, const berth_linear *linear, const notes *of) {
-    const int is_ct = of->words == BERTH_FORM_WORDS_CT;
-    const int has_shards = linear->shard_count > 0 && linear->quant->name_count > 1;
-    const uint64_t count = has_shards ? linear->shard_count : 1;
-    berth_shard shards[MAX_SHARDS];
-    const berth_shard *list[MAX_SHARDS];
-    for (uint64_t i = 0; has_shards && i < count; ++i) {
+// What every shard has by itself, `extent` numbers of it: whether the file has one for each.
+static int has_own(const berth_linear *linear) {
+    return linear->shard_count > 0 && linear->quant->name_count > 1;
+}
+
+// The shards of such a parameter, in `list`; their number, at least 1.
+static uint64_t list_own(const berth_linear *linear, int64_t extent, berth_shard *shards,
+                         const berth_shard **list) {
+    const uint64_t count = has_own(linear) ? linear->shard_count : 1;
+    for (uint64_t i = 0; has_own(linear) && i < count; ++i) {
         shards[i] = (berth_shard){
             .size = sizeof shards[i],
             .id = linear->shards[i]->id,
-            .offset = (int64_t)i * linear->input_size,
-            .extent = linear->input_size,
+            .offset = (int64_t)i * extent,
+            .extent = extent,
         };
         list[i] = &shards[i];
     }
+    return count;
+}
+
+// `extent` numbers of every shard.
+static void declare_own(berth_builder *builder, const berth_linear *linear,
+                        berth_parameter parameter, int64_t extent) {
+    berth_shard shards[MAX_SHARDS];
+    const berth_shard *list[MAX_SHARDS];
+    const uint64_t count = list_own(linear, extent, shards, list);
+    const int64_t length = (int64_t)count * extent;
+    parameter.shape = &length;
+    parameter.role = BERTH_PARAMETER_STORED;
+    parameter.ndim = 1;
+    parameter.output_dim = has_own(linear) ? 0 : -1;
+    parameter.stored_output_extent = 0;
+    parameter.shards = has_own(linear) ? list : NULL;
+    parameter.shard_count = has_own(linear) ? count : 0;
+    (void)builder->parameter(builder, &parameter);
+}
+
+// The group of every input, by each shard in a row of its own: −1 where the file has none.
+static void declare_groups(berth_builder *builder, const berth_linear *linear, const notes *of) {
+    const int is_ct = of->words == BERTH_FORM_WORDS_CT;
     int64_t shape[BERTH_QUANT_DIMS];
     berth_parameter groups =
         berth_quant_parameter(builder, linear, is_ct ? "weight_g_idx" : "g_idx", shape);
-    shape[0] = (int64_t)count * linear->input_size;
-    groups.role = BERTH_PARAMETER_STORED;
     groups.dtype = "i32";
-    groups.ndim = 1;
     groups.input_dim = 0;
-    groups.output_dim = has_shards ? 0 : -1;
-    groups.stored_output_extent = 0;
-    groups.shards = has_shards ? list : NULL;
-    groups.shard_count = has_shards ? count : 0;
     groups.is_optional = !of->is_sorted;
     groups.default_value = -1;
-    (void)builder->parameter(builder, &groups);
+    declare_own(builder, linear, groups, linear->input_size);
+}
+
+// Outputs and inputs of every shard's module: 0 where the file does not say.
+static void declare_shapes(berth_builder *builder, const berth_linear *linear) {
+    int64_t shape[BERTH_QUANT_DIMS];
+    berth_parameter shapes = berth_quant_parameter(builder, linear, "weight_shape", shape);
+    shapes.dtype = "i64";
+    shapes.input_dim = -1;
+    shapes.stored_input_extent = 0;
+    shapes.is_optional = 1;
+    declare_own(builder, linear, shapes, 2);
 }
 
 static int check(berth_builder *builder, const berth_linear *linear, const notes *of) {
@@ -157,8 +193,10 @@ static void create_weights(berth_builder *builder, const berth_linear *linear,
     if (!check(builder, linear, &of)) {
         return;
     }
-    builder->ignore(builder, ".weight_shape");
     declare_words(builder, linear, &of);
+    if (of.words == BERTH_FORM_WORDS_CT) {
+        declare_shapes(builder, linear);
+    }
     weights[WEIGHT] = berth_quant_made(builder, linear, "codes", "u8", codes);
     weights[SCALE] = declare_scales(builder, linear, &of, group);
     if (of.words != BERTH_FORM_WORDS_AWQ && (of.is_sorted || of.words == BERTH_FORM_WORDS_GPTQ)) {
@@ -278,6 +316,31 @@ static berth_status check_order(const berth_host *host, const berth_linear *line
     return BERTH_OK;
 }
 
+// The sizes that the file gives for the module of each shard, and those of the model, all ranks'
+// parts together.
+static berth_status check_shapes(const berth_host *host, const berth_linear *linear,
+                                 const berth_tensor *shapes) {
+    const int64_t *of = shapes->data;
+    const int64_t inputs =
+        linear->stored_input_extent > 0 ? linear->stored_input_extent : linear->input_size;
+    for (int64_t i = 0; i < shapes->shape[0] / 2; ++i) {
+        const berth_shard *shard = has_own(linear) ? linear->shards[i] : NULL;
+        const int64_t part = shard ? shard->extent : linear->output_size;
+        const int64_t stored = shard ? shard->stored_extent : linear->stored_output_extent;
+        const int64_t outputs = stored > 0 ? stored : part;
+        const int is_given = of[2 * i] != 0 || of[2 * i + 1] != 0;
+        if (is_given && (of[2 * i] != outputs || of[2 * i + 1] != inputs)) {
+            return BERTH_PLUGIN_FAIL(host, BERTH_CORRUPT,
+                                     "'weight_shape' of '%s' is [%lld, %lld], the model needs "
+                                     "[%lld, %lld]",
+                                     linear->quant->names[i], (long long)of[2 * i],
+                                     (long long)of[2 * i + 1], (long long)outputs,
+                                     (long long)inputs);
+        }
+    }
+    return BERTH_OK;
+}
+
 static void unpack_zeros(const berth_tensor *words, const notes *of, const berth_tensor *zeros) {
     const uint32_t mask = (UINT32_C(1) << of->bits) - 1;
     for (int64_t n = 0; n < zeros->shape[0]; ++n) {
@@ -299,7 +362,10 @@ static berth_status process(const berth_host *host, const berth_linear *linear,
         of.words != BERTH_FORM_WORDS_AWQ && (of.is_sorted || of.words == BERTH_FORM_WORDS_GPTQ);
     const int32_t *permutation = NULL;
     berth_status status = BERTH_OK;
-    if (has_groups) {
+    if (of.words == BERTH_FORM_WORDS_CT) {
+        status = check_shapes(host, linear, *stored++);
+    }
+    if (status == BERTH_OK && has_groups) {
         const berth_tensor *groups = *stored++;
         status =
             linear->stored_input_extent > 0 ? BERTH_OK : check_groups(host, linear, groups, group);
