@@ -44,7 +44,7 @@ void berth_candidate_put_json(berth_json_writer *json, const berth_candidate *ca
 
 // ---- tables for people --------------------------------------------------------------------------
 
-#define BERTH_LISTING_COLUMNS 10
+#define BERTH_LISTING_COLUMNS 11
 
 // Cells row by row, the headings first; columns as wide as their widest cell. Sticky: a failure
 // shows when the text is finished.

@@ -199,6 +199,7 @@ static void put_site(berth_json_writer *json, const explanation *of,
     berth_cli_put(json, "op", site->op);
     berth_cli_put(json, "layer", site->layer);
     berth_cli_put(json, "scheme", scheme ? scheme->scheme : NULL);
+    berth_cli_put(json, "scheme_plugin", scheme ? scheme->plugin : NULL);
     berth_cli_put(json, "method", scheme ? scheme->method : NULL);
     berth_cli_put(json, "implementation", site->implementation);
     berth_cli_put(json, "how", how(site));
@@ -238,9 +239,10 @@ static void explain_json(berth_session *session, const explanation *of) {
 }
 
 static berth_status explain_table(berth_session *session, const explanation *of) {
-    static const char *const headings[] = {"op",      "layer",  "runs",      "how",    "plugin",
-                                           "version", "reason", "runner-up", "scheme", "method"};
-    const size_t columns = BERTH_COUNT(headings) - (of->has_schemes ? 0 : 2);
+    static const char *const headings[] = {"op",     "layer",   "runs",     "how",
+                                           "plugin", "version", "reason",   "runner-up",
+                                           "scheme", "method",  "scheme of"};
+    const size_t columns = BERTH_COUNT(headings) - (of->has_schemes ? 0 : 3);
     berth_listing table;
     berth_listing_begin(&table, session, headings, columns);
     for (size_t i = 0; i < berth_plan_site_count(of->plan); ++i) {
@@ -257,6 +259,7 @@ static berth_status explain_table(berth_session *session, const explanation *of)
             site->runner_up,
             scheme ? scheme->scheme : NULL,
             scheme ? scheme->method : NULL,
+            scheme ? scheme->plugin : NULL,
         };
         for (size_t k = 0; is_wanted(of, site) && k < columns; ++k) {
             berth_listing_add(&table, cells[k]);
@@ -319,9 +322,10 @@ const berth_command berth_command_ops_explain = {
     .help = "show who runs each site of a model, and why; of one op or of all",
     .details =
         "OP is an id or a class name; linear is whatever schemes make of linear layers.\n"
-        "--json prints {sites, enabled, disabled, notes}; a site is {op, layer, scheme, method,\n"
-        "implementation, how, plugin, version, reason, runner_up, is_enabled, is_bounced}. Scheme\n"
-        "and method are null where the site is of no linear layer.",
+        "--json prints {sites, enabled, disabled, notes}; a site is {op, layer, scheme,\n"
+        "scheme_plugin, method, implementation, how, plugin, version, reason, runner_up,\n"
+        "is_enabled, is_bounced}. Scheme, its plugin and method are null where the site is of no\n"
+        "linear layer.",
     .bit = BERTH_COMMAND_OPS,
     .max_arguments = 1,
     .needs = BERTH_STAGE_MODEL,

@@ -15,6 +15,9 @@
 // result, since the method is called again when the weights are loaded.
 typedef struct berth_processing {
     const berth_quant_entry *scheme;
+    const berth_quant_entry *asked;        // while its get_quant_method runs
+    const struct berth_building *building; // the same
+    const berth_quant_method *inherited;   // NULL: nobody has asked, or there is none
     berth_quant_method method;
     berth_linear linear; // with everything behind it
     berth_quant_layer layer;

@@ -19,6 +19,10 @@
 
 static berth_status ask(const berth_building *building, const berth_quant_entry *entry,
                         bool *out_is_match) {
+    if (entry->config.matches == NULL) {
+        *out_is_match = false;
+        return BERTH_OK;
+    }
     berth_plugin_enter(entry->owner, "matches");
     const berth_status status = entry->config.matches(building->face.host, building->quant_config);
     *out_is_match = status == BERTH_OK;
@@ -174,6 +178,56 @@ berth_status berth_quantization_choose(berth_building *building, const berth_che
 
 // ---- which method -------------------------------------------------------------------------------
 
+// The slots that a method has, over those that are there.
+static void take_slots(berth_quant_method *to, const berth_quant_method *from) {
+    const size_t size = from->size < sizeof *to ? from->size : sizeof *to;
+    for (size_t at = sizeof to->size; at + sizeof(void *) <= size; at += sizeof(void *)) {
+        const char *word = (const char *)from + at;
+        void *slot = NULL;
+        memcpy(&slot, word, sizeof slot);
+        if (slot != NULL) {
+            memcpy((char *)to + at, word, sizeof slot);
+        }
+    }
+    to->size = sizeof *to;
+}
+
+static const berth_quant_method *ask_method(const berth_building *building,
+                                            const berth_quant_entry *entry, berth_processing *layer,
+                                            berth_status *out_status) {
+    layer->asked = entry;
+    layer->building = building;
+    berth_plugin_enter(entry->owner, "get_quant_method");
+    const berth_quant_method *method =
+        entry->config.get_quant_method(building->face.host, building->quant_config, &layer->linear);
+    const bool is_answer = method != NULL || layer->layer.is_unquantized != 0;
+    *out_status = berth_plugin_leave(is_answer ? BERTH_OK : BERTH_UNSUPPORTED);
+    return method;
+}
+
+// What the scheme whose place this one took says of a layer: a slot that the replacing scheme
+// calls while it is asked itself.
+static const berth_quant_method *inherit(const berth_linear *linear) {
+    berth_processing *layer =
+        (void *)((char *)linear->quant - offsetof(berth_processing, layer)); // which it is part of
+    const berth_quant_entry *own = layer->asked;
+    berth_status status = BERTH_OK;
+    if (layer->inherited != NULL) {
+        return layer->inherited;
+    }
+    if (own->replaced == NULL) {
+        (void)BERTH_FAIL(UNSUPPORTED, "scheme '%s' of plugin %s replaces none and inherits nothing",
+                         own->config.name, own->owner->id);
+        return NULL;
+    }
+    layer->inherited = ask_method(layer->building, own->replaced, layer, &status);
+    layer->asked = own;
+    if (layer->inherited != NULL) {
+        take_slots(&layer->method, layer->inherited);
+    }
+    return layer->inherited;
+}
+
 // The layer and all it points to, in the arena: the method sees it again when weights are loaded.
 static berth_status copy_linear(berth_arena *arena, const berth_linear *from, berth_linear *out) {
     const berth_shard **list = BERTH_ARENA_ARRAY(arena, const berth_shard *, from->shard_count);
@@ -226,7 +280,11 @@ static berth_status describe(const berth_building *building, const berth_linear 
         return berth_arena_exhausted(building->arena, "layers");
     }
     BERTH_TRY(copy_linear(building->arena, linear, &own->linear));
-    own->layer = (berth_quant_layer){.size = sizeof own->layer, .config = building->quant_config};
+    own->layer = (berth_quant_layer){
+        .size = sizeof own->layer,
+        .config = building->quant_config,
+        .inherit = inherit,
+    };
     own->linear.quant = &own->layer;
     *out = own;
     return BERTH_OK;
@@ -259,22 +317,12 @@ static berth_status name_experts(const berth_building *building, const berth_exp
     return status;
 }
 
-static const berth_quant_method *ask_method(const berth_building *building,
-                                            const berth_quant_entry *entry, berth_processing *layer,
-                                            berth_status *out_status) {
-    berth_plugin_enter(entry->owner, "get_quant_method");
-    const berth_quant_method *method =
-        entry->config.get_quant_method(building->face.host, building->quant_config, &layer->linear);
-    const bool is_answer = method != NULL || layer->layer.is_unquantized != 0;
-    *out_status = berth_plugin_leave(is_answer ? BERTH_OK : BERTH_UNSUPPORTED);
-    return method;
-}
-
-static berth_status check_method(const berth_processing *layer, const berth_quant_method *method) {
-    const char *missing = !BERTH_HAS(method, name)             ? "name"
-                          : !BERTH_HAS(method, create_weights) ? "create_weights"
-                          : !BERTH_HAS(method, apply)          ? "apply"
-                                                               : NULL;
+static berth_status check_method(const berth_processing *layer) {
+    const berth_quant_method *method = &layer->method;
+    const char *missing = method->name == NULL             ? "name"
+                          : method->create_weights == NULL ? "create_weights"
+                          : method->apply == NULL          ? "apply"
+                                                           : NULL;
     return missing == NULL
                ? BERTH_OK
                : BERTH_FAIL(INTERNAL,
@@ -301,6 +349,7 @@ static berth_status get_method(const berth_building *building, berth_processing 
     }
     if (status == BERTH_OK && method == NULL && plain != NULL) {
         layer->scheme = plain;
+        layer->method = (berth_quant_method){.size = 0}; // what was inherited is of no use
         method = ask_method(building, plain, layer, &status);
     }
     if (status != BERTH_OK) {
@@ -311,11 +360,8 @@ static berth_status get_method(const berth_building *building, berth_processing 
         return BERTH_FAIL(UNSUPPORTED, "layer '%s' is not quantized, and no plugin registers '%s'",
                           layer->linear.prefix, UNQUANTIZED);
     }
-    BERTH_TRY(check_method(layer, method));
-    memcpy(&layer->method, method,
-           method->size < sizeof layer->method ? method->size : sizeof layer->method);
-    layer->method.size = sizeof layer->method;
-    return BERTH_OK;
+    take_slots(&layer->method, method);
+    return check_method(layer);
 }
 
 // ---- reports ------------------------------------------------------------------------------------
@@ -374,6 +420,7 @@ static berth_status report(berth_building *building, const char *name,
                                                     .layer = name,
                                                     .scheme = layer->scheme->config.name,
                                                     .method = layer->method.name,
+                                                    .plugin = layer->scheme->owner->id,
                                                     .of = layer,
                                                 });
 }

@@ -138,6 +138,7 @@ static void claim_place(judge *self, uint32_t index) {
         }
         *berth_map_find(map, berth_str_from(class_of(added))) = index;
     }
+    registry->additions.data[index].replaces = *taken + 1;
     *taken = index;
 }
 
@@ -336,6 +337,7 @@ static void forget(berth_registry *registry) {
         added->first_impl = 0;
         added->first_claim = 0;
         added->next_impl = 0;
+        added->replaces = 0;
         added->is_replaced = false;
     }
 }

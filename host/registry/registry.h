@@ -57,8 +57,9 @@ typedef struct berth_layer_entry {
     const berth_owner *owner;
 } berth_layer_entry;
 typedef struct berth_quant_entry {
-    berth_quant_config config;
+    berth_quant_config config; // of a replacement with what it did not set
     const berth_owner *owner;
+    const struct berth_quant_entry *replaced; // NULL: it stands in nobody's place
 } berth_quant_entry;
 typedef struct berth_model_entry {
     berth_model model;

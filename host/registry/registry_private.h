@@ -75,6 +75,7 @@ typedef struct berth_addition {
     uint32_t first_claim; // ops: head of the chain of claims, index + 1
     uint32_t next_impl;   // implementations: the next of the chain
     uint32_t op;          // implementations and overrides: index of their op
+    uint32_t replaces;    // named kinds: whose place it took, index + 1, 0: nobody's
     bool is_replaced;     // implementations: another one took its place
     bool is_live;         // stands in a frozen table
 } berth_addition;

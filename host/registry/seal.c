@@ -87,6 +87,22 @@ static berth_status gather_overrides(berth_registry *registry, const berth_addit
     return BERTH_OK;
 }
 
+// A replacement has every slot of the table that it left NULL from the one whose place it took.
+static void inherit(const berth_registry *registry, const berth_addition *added) {
+    const berth_table *table = &berth_tables[BERTH_TABLE_QUANT];
+    berth_quant_entry *entry = added->entry;
+    entry->replaced = registry->additions.data[added->replaces - 1].entry;
+    char *own = (char *)&entry->config;
+    const char *other = (const char *)&entry->replaced->config;
+    for (size_t at = sizeof(uint64_t); at < table->size; at += sizeof(uint64_t)) {
+        uint64_t word = 0;
+        memcpy(&word, own + at, sizeof word);
+        if (word == 0) {
+            memcpy(own + at, other + at, sizeof word);
+        }
+    }
+}
+
 static berth_status list(berth_registry *registry, berth_kind kind) {
     const berth_map *map = &registry->names[kind];
     berth_listing *listing = &registry->listings[kind];
@@ -102,6 +118,9 @@ static berth_status list(berth_registry *registry, berth_kind kind) {
         added->is_live = true;
         listing->items[listing->count++] =
             (berth_listed){.name = added->name, .entry = added->entry};
+        if (kind == BERTH_KIND_QUANT && added->replaces > 0) {
+            inherit(registry, added);
+        }
         if (kind == BERTH_KIND_OP) {
             BERTH_TRY(gather_impls(registry, added));
             BERTH_TRY(gather_overrides(registry, added));

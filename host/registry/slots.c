@@ -112,7 +112,7 @@ static const berth_slot layer_slots[] = {
 
 static const berth_slot quant_slots[] = {
     SLOT(berth_quant_config, name, REQUIRED),
-    SLOT(berth_quant_config, matches, REQUIRED),
+    SLOT(berth_quant_config, matches, INHERIT),
     SLOT(berth_quant_config, get_quant_method, REQUIRED),
     SLOT(berth_quant_config, override_quantization_method, INHERIT),
 };

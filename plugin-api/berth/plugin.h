@@ -24,7 +24,8 @@
 // Take the place of the entry of the same name. Without the flag a name that exists is refused,
 // with it one that does not, and a second replacement of the same entry. An op keeps its id and its
 // class name. Implementations: the name is that of the same plugin, op and dispatch key; overrides:
-// op and device type.
+// op and device type. A quantization config takes over what it does not set: a platform that only
+// multiplies otherwise registers, in register_ops, a name and a get_quant_method that inherits.
 #define BERTH_REGISTER_REPLACE 1u
 
 // The tables a plugin may add to. What is added must stay valid until the plugin's shutdown; the

@@ -23,7 +23,6 @@
 #include <berth/builder.h>
 
 #define BERTH_MAX_WEIGHTS 16
-
 // What the host tells a scheme about a layer beside its sizes, and what the scheme keeps about it.
 #define BERTH_QUANT_NOTES 8
 typedef struct berth_quant_layer {
@@ -31,13 +30,15 @@ typedef struct berth_quant_layer {
     // The document that the config recognised: config.json, or {"quantization_config": FILE,
     // "quantization_file": NAME} where the scheme has a file of its own.
     const berth_json *config;
-    // The modules of the layer as the checkpoint names them: one, or one per shard that the
-    // checkpoint stores by itself.
+    // The modules of the layer in the checkpoint: one, or one per shard that it stores by itself.
     const char *const *names;
     uint64_t name_count;
     // get_quant_method sets it and returns NULL: the layer is not quantized, "unquantized" has it.
     uint64_t is_unquantized;
     int64_t notes[BERTH_QUANT_NOTES]; // written by get_quant_method, read by the method's slots
+    // Of a config that replaces another, first in get_quant_method: what that one's answers for the
+    // layer. Slots that the method which is then returned leaves NULL are those of this one.
+    const struct berth_quant_method *(*inherit)(const berth_linear *linear);
 } berth_quant_layer;
 
 typedef struct berth_quant_method {
@@ -53,8 +54,7 @@ typedef struct berth_quant_method {
     // [inherit][startup] From ABI 1.1 on. Needed when create_weights declares parameters of role
     // BERTH_PARAMETER_MADE. Both arrays are in the order of declaration: `stored` the tensors of
     // role STORED, put together from shards, read only; `made` to be written, zeroed before. All
-    // are contiguous, in host memory; NULL stands behind the last. A text of its failure names
-    // tensor and rule; the host adds scheme and layer.
+    // are contiguous, in host memory; NULL stands behind the last.
     berth_status (*process_weights_after_loading)(const berth_host *host,
                                                   const berth_linear *linear,
                                                   const berth_tensor *const *stored,
@@ -68,9 +68,9 @@ typedef struct berth_quant_method {
 
 typedef struct berth_quant_config {
     uint64_t size;
-    const char *name; // [required] "unquantized", "fp8"
-    // [required][startup] Whether the checkpoint with this config.json is of this scheme: BERTH_OK
-    // or BERTH_NOT_FOUND; another status refuses the checkpoint with its text.
+    const char *name; // [required] "unquantized", "fp8"; what is replaced lends slots left NULL
+    // [inherit][startup] Whether the checkpoint with this config.json is of this scheme: BERTH_OK
+    // or BERTH_NOT_FOUND; another status refuses the checkpoint with its text. NULL: it is not.
     berth_status (*matches)(const berth_host *host, const berth_json *config);
     // [required][startup] The method of a layer, NULL with a text when the scheme cannot serve it.
     const berth_quant_method *(*get_quant_method)(const berth_host *host, const berth_json *config,

@@ -2,8 +2,8 @@
 // platform-dummy: a whole platform in one file, the template that a vendor copies. It needs no
 // hardware. A base of its memory is a handle that no processor can follow, so whoever mixes up host
 // and device memory crashes in CI and not at a customer's. It has the five required device calls
-// and overrides three ops; every other op runs the host's reference on copies ("bounced"), which
-// the operator allows with --allow-fallback.
+// and overrides three ops and how one quantization scheme multiplies; every other op runs the
+// host's reference on copies ("bounced"), which the operator allows with --allow-fallback.
 //
 // To make it yours: rename the folder and `dummy`, put your runtime's calls into the five
 // functions, and let the forwards launch your kernels. Read it from the last lines up.
@@ -162,6 +162,36 @@ static const berth_op_impl overrides[] = {
     OVERRIDE("RotaryEmbedding", rotary_embedding),
 };
 
+// ---- a scheme of another plugin, as this device has it ------------------------------------------
+
+// Which layers are of GPTQ, their tensors and what is made of them stay what they are; only how
+// they are multiplied is the device's: its kernel would want rows without gaps.
+static berth_value apply_gptq(berth_builder *builder, const berth_linear *linear,
+                              const berth_value *weights, berth_value x) {
+    const berth_value rows =
+        BERTH_EMIT(builder, "contiguous", .prefix = linear->prefix, BERTH_INPUTS(x));
+    return linear->quant->inherit(linear)->apply(builder, linear, weights, rows);
+}
+
+static const berth_quant_method gptq_method = {
+    .size = sizeof(berth_quant_method),
+    .name = "dummy: rows without gaps",
+    .apply = apply_gptq,
+};
+
+// NULL where the scheme leaves the layer to another, or refuses it.
+static const berth_quant_method *get_gptq_method(const berth_host *host, const berth_json *config,
+                                                 const berth_linear *linear) {
+    (void)host, (void)config;
+    return linear->quant->inherit(linear) ? &gptq_method : NULL;
+}
+
+static const berth_quant_config gptq = {
+    .size = sizeof(berth_quant_config),
+    .name = "gptq",
+    .get_quant_method = get_gptq_method,
+};
+
 // ---- platform -----------------------------------------------------------------------------------
 
 static berth_status register_ops(void *self, const berth_config *config,
@@ -171,7 +201,9 @@ static berth_status register_ops(void *self, const berth_config *config,
     for (size_t i = 0; status == BERTH_OK && i < sizeof overrides / sizeof overrides[0]; ++i) {
         status = registrar->add_op_override(registrar, &overrides[i], 0);
     }
-    return status;
+    return status == BERTH_OK
+               ? registrar->add_quant_config(registrar, &gptq, BERTH_REGISTER_REPLACE)
+               : status;
 }
 
 static berth_status device_count(void *self, uint64_t *out_count) {

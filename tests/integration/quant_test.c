@@ -331,7 +331,7 @@ TEST(explain_shows_all_nodes_that_a_scheme_makes_of_a_layer) {
                  DATA "/ct-int8-static-asym", "--platform", "cpu");
     CHECK_CONTAINS(p.out, "quant_int8 ");
     CHECK_CONTAINS(p.out, "scaled_linear ");
-    CHECK_CONTAINS(p.out, "  compressed-tensors  scaled codes of 8 bits\n");
+    CHECK_CONTAINS(p.out, "  compressed-tensors  scaled codes of 8 bits  core-quant\n");
     CHECK(strstr(p.out, "rms_norm") == NULL);
 }
 
@@ -357,4 +357,46 @@ TEST(explain_of_another_op_has_no_scheme) {
     PROGRAM_MUST(&p, NULL, BERTH, "ops", "explain", "rms_norm", "--model", GPTQ, "--platform",
                  "cpu");
     CHECK(strstr(p.out, "scheme") == NULL);
+}
+
+// ---- a platform that multiplies a scheme's layers its own way -----------------------------------
+
+TEST(platform_replaces_how_a_scheme_multiplies_and_keeps_the_rest) {
+    program p;
+    PROGRAM_MUST(&p, NULL, BERTH, "ops", "explain", "linear", "--model", GPTQ, "--platform",
+                 "dummy", "--allow-fallback", "--json");
+    berth_json *report = program_json(&p);
+    check_site(report, 0, "op", "contiguous");
+    check_site(report, 0, "layer", "model.layers.0.self_attn.qkv_proj");
+    check_site(report, 0, "scheme", "gptq");
+    check_site(report, 0, "scheme_plugin", "dummy");
+    check_site(report, 0, "method", "dummy: rows without gaps");
+    check_site(report, 1, "op", "packed_linear");
+    check_site(report, 1, "scheme_plugin", "dummy");
+    const berth_json *sites = NULL;
+    CHECK_OK(berth_json_get_array(report, "sites", &sites));
+    check_site(report, berth_json_size(sites) - 1, "layer", "lm_head"); // which GPTQ leaves alone
+    check_site(report, berth_json_size(sites) - 1, "scheme_plugin", "core-quant");
+    berth_json_destroy(report);
+}
+
+TEST(scheme_is_its_plugins_on_every_other_platform) {
+    program p;
+    PROGRAM_MUST(&p, NULL, BERTH, "ops", "explain", "linear", "--model", GPTQ, "--platform", "cpu",
+                 "--json");
+    berth_json *report = program_json(&p);
+    check_site(report, 0, "op", "packed_linear");
+    check_site(report, 0, "scheme_plugin", "core-quant");
+    berth_json_destroy(report);
+}
+
+TEST(replaced_scheme_refuses_what_it_refused) {
+    sandbox box;
+    program p;
+    make_changed(&box, &wrong_bits);
+    PROGRAM_RUN(&p, NULL, BERTH, "ops", "explain", "linear", "--model", box.dir, "--platform",
+                "dummy", "--allow-fallback");
+    CHECK_INT(p.status, 5);
+    CHECK_CONTAINS(p.err, "gptq with 4 and 8 bits is there, this layer has 3");
+    sandbox_remove(&box);
 }
