@@ -70,6 +70,12 @@ static inline room room_at(const attention *self, char *memory, int64_t part, in
     return out;
 }
 
+// What the codes of a cache are multiplied by, as vec_load_f8 wants it.
+static inline float code_scale(const job *in, int which) {
+    const berth_tensor *scale = in->scales[which];
+    return scale ? *(const float *)berth_data(scale) * VEC_F8_SCALE : 0;
+}
+
 // ---- queries ------------------------------------------------------------------------------------
 
 // Some rows of one head, a column of them together for the broadcast.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What attention does with the keys of one split: tile after tile, for all heads and rows of
-// a task. A tile is first read through, as it lies: the heads of a position stand side by side, so
+// What attention does with the keys of one split: tile after tile, for all heads and rows of a
+// task. A tile is first read through, as it lies: the heads of a position stand side by side, so
 // what one head needs of it is too scattered for the machine to see it coming.
 #ifndef BERTH_KERNELS_CPU_ATTENTION_SPLIT_H
 #define BERTH_KERNELS_CPU_ATTENTION_SPLIT_H
@@ -130,7 +130,7 @@ static inline void soften_head(const tile *self, int64_t head) {
 static inline void score_tile(tile *self) {
     const berth_tensor *cache = self->cache[KEYS_OF];
     find_rows(self, cache);
-    find_scale(self, KEYS_OF);
+    self->rows.scale = code_scale(self->in, KEYS_OF);
     fetch_rows(self, cache);
     for (int64_t head = 0; head < self->at->heads; ++head) {
         find_head(self, cache, head);
@@ -193,7 +193,7 @@ static inline void weigh_head(const tile *self, berth_dtype dtype, int64_t head)
 static inline void weigh_tile(tile *self) {
     const berth_tensor *cache = self->cache[VALUES_OF];
     find_rows(self, cache);
-    find_scale(self, VALUES_OF);
+    self->rows.scale = code_scale(self->in, VALUES_OF);
     fetch_rows(self, cache);
     for (int64_t head = 0; head < self->at->heads; ++head) {
         find_head(self, cache, head);

@@ -55,10 +55,17 @@ typedef struct storing {
     const int64_t *slots;
 } storing;
 
-static void store_codes(uint8_t *to, const void *from, berth_dtype dtype, int64_t count,
-                        float scale) {
-    for (int64_t first = 0; first < count; first += BERTH_LANES) {
-        vec_store_f8(to, first, count, berth_vec_load_some(from, dtype, first, count), scale);
+// A row as the cache has it; `scale` of codes, else NULL.
+static void store_row(void *to, const void *from, const berth_tensor *cache, berth_dtype dtype,
+                      const berth_tensor *scale) {
+    const int64_t width = cache->shape[3];
+    if (!scale) {
+        berth_vec_copy(to, cache->dtype, from, dtype, width);
+        return;
+    }
+    for (int64_t i = 0; i < width; i += BERTH_LANES) {
+        vec_store_f8(to, i, width, berth_vec_load_some(from, dtype, i, width),
+                     *(const float *)berth_data(scale));
     }
 }
 
@@ -69,14 +76,9 @@ static void store(const storing *in, uint64_t state, berth_span tokens) {
     const int64_t heads = cache->shape[2];
     for (int64_t token = tokens.first; token < tokens.end; ++token) {
         for (int64_t head = 0; head < heads && in->slots[token] >= 0; ++head) {
-            const void *row = berth_row(from, token * heads + head);
-            void *to = berth_row(cache, in->slots[token] * heads + head);
-            if (scale) {
-                store_codes(to, row, from->dtype, cache->shape[3],
-                            *(const float *)berth_data(scale));
-            } else {
-                berth_vec_copy(to, cache->dtype, row, from->dtype, cache->shape[3]);
-            }
+            store_row(berth_row(cache, in->slots[token] * heads + head),
+                      berth_row(from, token * heads + head), cache, from->dtype,
+                      in->args->inputs[KEY_SCALE + state]);
         }
     }
 }

@@ -199,22 +199,26 @@ static float scale_of(const berth_op_args *args, uint64_t state) {
     return scale ? *(const float *)berth_data(scale) : 1.0f;
 }
 
+// Number i of a row of the cache.
+static void store_at(const berth_op_args *args, uint64_t state, void *row, int64_t i, float value) {
+    const berth_dtype dtype = args->states[state]->dtype;
+    if (dtype == BERTH_DTYPE_F8_E4M3FN) {
+        ((uint8_t *)row)[i] = berth_to_f8(value / scale_of(args, state));
+    } else {
+        berth_store_at(row, dtype, i, value);
+    }
+}
+
 // Row `row` of the new keys or values to its slot of the cache.
 static void store(const berth_op_args *args, uint64_t state, int64_t row, int64_t slot) {
     const berth_tensor *from = args->inputs[KEY + state];
     const berth_tensor *cache = args->states[state];
-    const float scale = scale_of(args, state);
     const int64_t heads = cache->shape[2];
     for (int64_t head = 0; head < heads; ++head) {
         const void *source = berth_row(from, row * heads + head);
         void *target = berth_row(cache, slot * heads + head);
         for (int64_t i = 0; i < cache->shape[3]; ++i) {
-            const float value = berth_load_at(source, from->dtype, i);
-            if (cache->dtype == BERTH_DTYPE_F8_E4M3FN) {
-                ((uint8_t *)target)[i] = berth_to_f8(value / scale);
-            } else {
-                berth_store_at(target, cache->dtype, i, value);
-            }
+            store_at(args, state, target, i, berth_load_at(source, from->dtype, i));
         }
     }
 }
