@@ -17,12 +17,15 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "make-checkpoint.h"
+
 #define NAME_BYTES   128
 #define BUFFER_WORDS ((size_t)1 << 17) // 1 MiB
 #define STREAMS      8                 // of random numbers, so that none waits for another
 
 typedef struct shape {
     const char *name;
+    const model *model; // NULL: a Llama
     int64_t vocab;
     int64_t hidden;
     int64_t intermediate;
@@ -38,13 +41,18 @@ typedef struct tensor {
     char name[NAME_BYTES];
     int64_t rows; // 0: a vector
     int64_t columns;
+    double value; // of a vector's elements
+    int64_t is_convolution;
 } tensor;
 
 static const shape shapes[] = {
-    {"tinyllama",    32000,  2048, 5632,  22, 32, 4, 2048,   0, 1e4},
-    {"llama-3.2-1b", 128256, 2048, 8192,  16, 32, 8, 131072, 1, 5e5},
-    {"llama-3-8b",   128256, 4096, 14336, 32, 32, 8, 8192,   0, 5e5},
-    {"narrow",       1024,   320,  896,   2,  5,  1, 2048,   0, 1e4}, // for tests
+    {"tinyllama",        NULL,       32000,  2048, 5632,  22, 32, 4, 2048,   0, 1e4},
+    {"llama-3.2-1b",     NULL,       128256, 2048, 8192,  16, 32, 8, 131072, 1, 5e5},
+    {"llama-3-8b",       NULL,       128256, 4096, 14336, 32, 32, 8, 8192,   0, 5e5},
+    {"narrow",           NULL,       1024,   320,  896,   2,  5,  1, 2048,   0, 1e4}, // for tests
+    {"olmoe-1b-7b",      &models[0], 50304,  0,    0,     16, 0,  0, 0,      0, 0  },
+    {"deepseek-v2-lite", &models[1], 102400, 0,    0,     27, 0,  0, 0,      0, 0  },
+    {"mamba2-2.7b",      &models[2], 50288,  0,    0,     64, 0,  0, 0,      0, 0  },
 };
 
 static _Noreturn void stop(const char *format, ...) {
@@ -76,8 +84,7 @@ static void close_file(FILE *file, const char *name) {
 
 // ---- the small files ----------------------------------------------------------------------------
 
-static void write_config(const char *directory, const shape *s) {
-    FILE *file = open_in(directory, "config.json");
+static void write_llama(FILE *file, const shape *s) {
     fprintf(file,
             "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", "
             "\"dtype\": \"bfloat16\", \"hidden_act\": \"silu\", \"vocab_size\": %" PRId64
@@ -89,6 +96,18 @@ static void write_config(const char *directory, const shape *s) {
             "{\"rope_type\": \"default\", \"rope_theta\": %.1f}}\n",
             s->vocab, s->hidden, s->intermediate, s->layers, s->heads, s->kv_heads,
             s->hidden / s->heads, s->max_position, s->is_tied ? "true" : "false", s->rope_theta);
+}
+
+static void write_config(const char *directory, const shape *s) {
+    FILE *file = open_in(directory, "config.json");
+    if (s->model) {
+        fprintf(file,
+                "{%s, \"dtype\": \"bfloat16\", \"vocab_size\": %" PRId64
+                ", \"num_hidden_layers\": %" PRId64 "}\n",
+                s->model->config, s->vocab, s->layers);
+    } else {
+        write_llama(file, s);
+    }
     close_file(file, "config.json");
     file = open_in(directory, "generation_config.json");
     fputs("{}\n", file); // no end of text: a benchmark gets all the tokens that it asks for
@@ -138,10 +157,11 @@ static void add(tensor *list, size_t *count, int64_t rows, int64_t columns, cons
     vsnprintf(list[*count].name, NAME_BYTES, format, arguments);
     va_end(arguments);
     list[*count].rows = rows;
+    list[*count].value = 1;
     list[(*count)++].columns = columns;
 }
 
-static size_t list_tensors(const shape *s, tensor *list) {
+static size_t list_llama(const shape *s, tensor *list) {
     const int64_t kv = s->hidden / s->heads * s->kv_heads;
     size_t count = 0;
     add(list, &count, s->vocab, s->hidden, "model.embed_tokens.weight");
@@ -173,6 +193,56 @@ static size_t list_tensors(const shape *s, tensor *list) {
     return count;
 }
 
+static int64_t copies_of(const part *p) {
+    return p->copies > 0 ? p->copies : 1;
+}
+
+// What one copy of a part is called in a layer.
+static void name_part(const shape *s, const part *p, int64_t layer, int64_t copy, char *room) {
+    const char *mark = strchr(p->name, '#');
+    int used = 0;
+    if (p->place != OUTSIDE) {
+        used = snprintf(room, NAME_BYTES, "%s.%" PRId64 ".", s->model->layers, layer);
+    }
+    if (mark) {
+        snprintf(room + used, NAME_BYTES - (size_t)used, "%.*s%" PRId64 "%s", (int)(mark - p->name),
+                 p->name, copy, mark + 1);
+    } else {
+        snprintf(room + used, NAME_BYTES - (size_t)used, "%s", p->name);
+    }
+}
+
+static int is_in_layer(const part *p, int64_t layer) {
+    return p->place == EVERYWHERE || (p->place == LATER_LAYERS ? layer > 0 : layer == 0);
+}
+
+static size_t list_model(const shape *s, tensor *list) {
+    size_t count = 0;
+    for (int64_t layer = 0; layer < s->layers; ++layer) {
+        for (uint64_t k = 0; k < s->model->part_count; ++k) {
+            const part *p = &s->model->parts[k];
+            for (int64_t i = 0; is_in_layer(p, layer) && i < copies_of(p); ++i) {
+                tensor *t = &list[count++];
+                name_part(s, p, layer, i, t->name);
+                t->rows = p->rows == VOCABULARY ? s->vocab : p->rows;
+                t->columns = p->columns;
+                t->value = p->value;
+                t->is_convolution = p->is_convolution;
+            }
+        }
+    }
+    return count;
+}
+
+// The most tensors that there can be.
+static size_t capacity(const shape *s) {
+    size_t count = 3 + 9 * (size_t)s->layers;
+    for (uint64_t k = 0; s->model && k < s->model->part_count; ++k) {
+        count += (size_t)(copies_of(&s->model->parts[k]) * s->layers);
+    }
+    return count;
+}
+
 static uint64_t elements(const tensor *t) {
     return (uint64_t)(t->rows > 0 ? t->rows : 1) * (uint64_t)t->columns;
 }
@@ -191,7 +261,7 @@ static void write_header(FILE *file, const tensor *list, size_t count) {
         const uint64_t bytes = 2 * elements(&list[i]);
         fprintf(header, ", \"%s\": {\"dtype\": \"BF16\", \"shape\": [", list[i].name);
         if (list[i].rows > 0) {
-            fprintf(header, "%" PRId64 ", ", list[i].rows);
+            fprintf(header, "%" PRId64 ", %s", list[i].rows, list[i].is_convolution ? "1, " : "");
         }
         fprintf(header, "%" PRId64 "], \"data_offsets\": [%" PRIu64 ", %" PRIu64 "]}",
                 list[i].columns, offset, offset + bytes);
@@ -242,10 +312,14 @@ static void write_random(FILE *file, const tensor *t, uint64_t *states, uint64_t
     }
 }
 
-static void write_ones(FILE *file, const tensor *t) {
-    const uint16_t one = 0x3f80;
+// The value is one of bf16: its upper half as f32 is all of it.
+static void write_vector(FILE *file, const tensor *t) {
+    const float value = (float)t->value;
+    uint32_t bits = 0;
+    memcpy(&bits, &value, sizeof bits);
+    const uint16_t element = (uint16_t)(bits >> 16);
     for (int64_t i = 0; i < t->columns; ++i) {
-        fwrite(&one, sizeof one, 1, file);
+        fwrite(&element, sizeof element, 1, file);
     }
 }
 
@@ -262,7 +336,7 @@ static void write_tensors(FILE *file, const tensor *list, size_t count, uint64_t
         if (list[i].rows > 0) {
             write_random(file, &list[i], states, buffer);
         } else {
-            write_ones(file, &list[i]);
+            write_vector(file, &list[i]);
         }
         if (ferror(file)) {
             stop("model.safetensors: cannot be written: %s", strerror(errno));
@@ -279,11 +353,11 @@ static double seconds(void) {
 
 static void write_weights(const char *directory, const shape *s, uint64_t seed) {
     const double start = seconds();
-    tensor *list = calloc((size_t)(3 + 9 * s->layers), sizeof *list);
+    tensor *list = calloc(capacity(s), sizeof *list);
     if (!list) {
         stop("no memory for the list of tensors");
     }
-    const size_t count = list_tensors(s, list);
+    const size_t count = s->model ? list_model(s, list) : list_llama(s, list);
     uint64_t bytes = 0;
     for (size_t i = 0; i < count; ++i) {
         bytes += 2 * elements(&list[i]);
@@ -312,7 +386,9 @@ static shape find_shape(const char *name) {
             return shapes[i];
         }
     }
-    stop("there is no shape '%s'; known are tinyllama, llama-3.2-1b, llama-3-8b, narrow", name);
+    stop("there is no shape '%s'; known are tinyllama, llama-3.2-1b, llama-3-8b, narrow, "
+         "olmoe-1b-7b, deepseek-v2-lite, mamba2-2.7b",
+         name);
 }
 
 static int64_t number(const char *option, const char *text) {
@@ -324,15 +400,17 @@ static int64_t number(const char *option, const char *text) {
     return value;
 }
 
+#define CHANGEABLE 2 // the first of them are those of every family
+
 // The numbers of a shape that can be given one by one.
 static const struct {
     const char *option;
     size_t offset;
 } numbers[] = {
     {"--vocab",        offsetof(shape, vocab)       },
+    {"--layers",       offsetof(shape, layers)      },
     {"--hidden",       offsetof(shape, hidden)      },
     {"--intermediate", offsetof(shape, intermediate)},
-    {"--layers",       offsetof(shape, layers)      },
     {"--heads",        offsetof(shape, heads)       },
     {"--kv-heads",     offsetof(shape, kv_heads)    },
     {"--max-position", offsetof(shape, max_position)},
@@ -349,6 +427,9 @@ static void set_option(shape *s, uint64_t *seed, const char *option, const char 
     }
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; ++i) {
         if (strcmp(option, numbers[i].option) == 0) {
+            if (s->model && i >= CHANGEABLE) {
+                stop("%s: of shape %s only --layers and --vocab can be changed", option, s->name);
+            }
             *(int64_t *)((char *)s + numbers[i].offset) = number(option, value);
             return;
         }
@@ -359,14 +440,17 @@ static void set_option(shape *s, uint64_t *seed, const char *option, const char 
 }
 
 static void check_shape(const shape *s) {
+    if (s->vocab < 256) {
+        stop("--vocab %" PRId64 ": at least 256, one token a byte", s->vocab);
+    }
+    if (s->model) {
+        return; // whose other numbers nobody can change
+    }
     if (s->hidden % s->heads != 0 || s->hidden / s->heads % 2 != 0) {
         stop("--hidden %" PRId64 " is no even multiple of --heads %" PRId64, s->hidden, s->heads);
     }
     if (s->heads % s->kv_heads != 0) {
         stop("--heads %" PRId64 " is no multiple of --kv-heads %" PRId64, s->heads, s->kv_heads);
-    }
-    if (s->vocab < 256) {
-        stop("--vocab %" PRId64 ": at least 256, one token a byte", s->vocab);
     }
 }
 

@@ -356,12 +356,28 @@ static berth_status add_formatted(formatter *f, field *spec, const berth_jinja_v
     return add_string(f, spec, text);
 }
 
+// Digits alone are an index; with anything else among them, or too many, they are a name.
+static bool read_index(berth_str text, int64_t *out) {
+    int64_t value = 0;
+    for (size_t i = 0; i < text.size; ++i) {
+        if (text.data[i] < '0' || text.data[i] > '9') {
+            return false;
+        }
+        value = 10 * value + (text.data[i] - '0');
+        if (value > UINT32_MAX) {
+            return false;
+        }
+    }
+    *out = value;
+    return text.size > 0;
+}
+
 // "0", "name" or nothing: the next one.
 static berth_status find_value(formatter *f, berth_str name, berth_jinja_value *out) {
     int64_t index = (int64_t)f->next;
     if (name.size == 0) {
         ++f->next;
-    } else if (name.data[0] < '0' || name.data[0] > '9') {
+    } else if (!read_index(name, &index)) {
         for (size_t i = 0; i < f->call->named_count; ++i) {
             if (berth_str_equal(f->call->names[i], name)) {
                 *out = f->call->named[i];
@@ -369,8 +385,6 @@ static berth_status find_value(formatter *f, berth_str name, berth_jinja_value *
             }
         }
         index = -1;
-    } else {
-        BERTH_TRY(berth_str_parse_i64(name, &index));
     }
     if (index < 0 || (size_t)index >= f->call->count) {
         return BERTH_JINJA_FAIL(f->j, INVALID_ARGUMENT,
@@ -392,11 +406,11 @@ static berth_status follow(formatter *f, berth_str path, berth_jinja_value *valu
             ++size;
         }
         const berth_str name = berth_str_slice(rest, 0, size);
-        const bool is_number = is_index && size > 0 && name.data[0] >= '0' && name.data[0] <= '9';
+        int64_t number = 0;
         berth_jinja_value index = berth_jinja_str(name);
-        if (is_number) {
+        if (is_index && read_index(name, &number)) {
             index.kind = BERTH_JINJA_INTEGER;
-            BERTH_TRY(berth_str_parse_i64(name, &index.as.integer));
+            index.as.integer = number;
         }
         const berth_jinja_value from = *value;
         BERTH_TRY(berth_jinja_item(f->j, &from, &index, value));

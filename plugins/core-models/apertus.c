@@ -14,6 +14,7 @@ static void build(berth_builder *builder) {
         .qk_norm = BERTH_QK_NORM_HEAD,
         .has_no_gate = 1,
         .activation = "xielu",
+        .rope_theta = 12e6,
     };
     berth_decoder_read(builder, &apertus);
     apertus.has_qkv_bias = berth_config_bool_or(builder, "attention_bias", 0);

@@ -5,7 +5,7 @@
 static void build(berth_builder *builder) {
     berth_decoder_names names;
     berth_decoder cohere;
-    berth_cohere_read(builder, &names, &cohere);
+    berth_cohere_read(builder, &names, &cohere, 5e5);
     if (berth_config_bool_or(builder, "use_qk_norm", 0)) {
         cohere.qk_norm = BERTH_QK_NORM_OWN_HEAD;
     }

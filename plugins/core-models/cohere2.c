@@ -5,8 +5,8 @@
 static void build(berth_builder *builder) {
     berth_decoder_names names;
     berth_decoder cohere2;
-    berth_cohere_read(builder, &names, &cohere2);
-    cohere2.sliding_window = berth_decoder_read_window(builder);
+    berth_cohere_read(builder, &names, &cohere2, 1e4);
+    cohere2.sliding_window = berth_decoder_read_window(builder, 4096);
     cohere2.sliding_period = berth_config_count_or(builder, "sliding_window_pattern", 4);
     cohere2.turns_sliding_only = 1;
     berth_decoder_build(builder, &cohere2);

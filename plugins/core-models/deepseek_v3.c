@@ -9,8 +9,9 @@ static void build(berth_builder *builder) {
     deepseek.experts.scoring = "sigmoid";
     deepseek.experts.has_correction = 1;
     deepseek.experts.renormalize = berth_config_bool_or(builder, "norm_topk_prob", 1);
-    deepseek.experts.group_count = berth_config_count_or(builder, "n_group", 1);
-    deepseek.experts.groups_per_token = berth_config_count_or(builder, "topk_group", 1);
+    deepseek.experts.scale = berth_config_f64_or(builder, "routed_scaling_factor", 2.5);
+    deepseek.experts.group_count = berth_config_count_or(builder, "n_group", 8);
+    deepseek.experts.groups_per_token = berth_config_count_or(builder, "topk_group", 4);
     berth_decoder_build(builder, &deepseek);
 }
 

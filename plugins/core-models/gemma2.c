@@ -5,7 +5,13 @@
 
 static void build(berth_builder *builder) {
     const berth_decoder_names names = berth_gemma2_names();
-    berth_decoder gemma2 = {.names = &names, .norm = BERTH_NORM_RMS_PLUS_ONE};
+    berth_decoder gemma2 = {
+        .names = &names,
+        .norm = BERTH_NORM_RMS_PLUS_ONE,
+        .sliding_window = 4096,
+        .attention_soft_cap = 50,
+        .logit_soft_cap = 30,
+    };
     berth_gemma2_read(builder, &gemma2);
     gemma2.sliding_period = 2;
     berth_decoder_build(builder, &gemma2);

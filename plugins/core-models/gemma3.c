@@ -9,8 +9,11 @@ static void build(berth_builder *builder) {
         .names = &names,
         .norm = BERTH_NORM_RMS_PLUS_ONE,
         .qk_norm = BERTH_QK_NORM_HEAD,
+        .rope_theta = 1e6,
+        .sliding_window = 4096,
     };
     berth_gemma2_read(builder, &gemma3);
+    gemma3.attention_soft_cap = 0; // norms took its place, whatever config.json still says
     gemma3.sliding_period = berth_config_count_or(builder, "sliding_window_pattern", 6);
     berth_decoder_build(builder, &gemma3);
 }

@@ -171,12 +171,20 @@ static berth_value laurel(const gemma3n *m, int64_t layer, berth_value x) {
     return add(m, name, x, norm(m, name, y));
 }
 
+// Where config.json does not list it: a deep model has it in its first layers.
+static double usual_sparsity(const gemma3n *m, int64_t layer) {
+    uint64_t listed = 0;
+    const char *key = "activation_sparsity_pattern";
+    const int is_listed = m->b->host->json_get_count(m->b->config, key, &listed) == BERTH_OK;
+    return !is_listed && m->decoder.layer_count > 10 && layer < 10 ? 0.95 : 0;
+}
+
 static berth_value mlp(const gemma3n *m, int64_t layer, berth_value x) {
     const char *sparsity =
         berth_build_name(m->b, "activation_sparsity_pattern.%lld", (long long)layer);
     const char *size = berth_build_name(m->b, "intermediate_size.%lld", (long long)layer);
     berth_decoder own = m->decoder;
-    own.sparsity = berth_config_f64_or(m->b, sparsity, 0);
+    own.sparsity = berth_config_f64_or(m->b, sparsity, usual_sparsity(m, layer));
     return berth_decoder_dense(m->b, &own, name_of(m, layer, "mlp"),
                                berth_config_count_or(m->b, size, own.intermediate_size), x);
 }
@@ -259,8 +267,9 @@ static berth_value mean(const gemma3n *m, const berth_value *h) {
 
 static void read(gemma3n *m) {
     berth_builder *b = m->b;
-    int64_t shared = 0;
+    int64_t shared = 15;
     berth_gemma2_read(b, &m->decoder);
+    m->decoder.attention_soft_cap = 0;
     m->streams = berth_config_count_or(b, "altup_num_inputs", 4);
     m->per_layer = berth_config_count_or(b, "hidden_size_per_layer_input", 256);
     m->rank = berth_config_count_or(b, "laurel_rank", 64);
@@ -281,9 +290,12 @@ static void read(gemma3n *m) {
     }
 }
 
-// Files may hold tensors of layers that read others' keys and values.
-static void ignore_shared(const gemma3n *m) {
+// Files may hold tensors of layers that read others' keys and values, and scales that are not used.
+static void ignore_unused(const gemma3n *m) {
     static const char *const pieces[] = {"k_proj", "v_proj", "k_norm", "v_norm"};
+    if (!m->scales_active) {
+        m->b->ignore(m->b, ".altup.correct_output_scale");
+    }
     for (int64_t i = m->own_layers; i < m->decoder.layer_count; ++i) {
         for (size_t k = 0; k < sizeof pieces / sizeof pieces[0]; ++k) {
             m->b->ignore(
@@ -293,10 +305,16 @@ static void ignore_shared(const gemma3n *m) {
 }
 
 static void build(berth_builder *builder) {
-    gemma3n m = {.b = builder};
+    gemma3n m = {
+        .b = builder,
+        .decoder.sliding_window = 512,
+        .decoder.sliding_period = 5,
+        .decoder.logit_soft_cap = 30,
+        .decoder.rope_theta = 1e6,
+    };
     berth_value h[MAX_STREAMS] = {0};
     read(&m);
-    ignore_shared(&m);
+    ignore_unused(&m);
     berth_decoder_describe(builder, &m.decoder);
     h[0] = berth_decoder_embed(builder, &m.decoder);
     const berth_value own = embed_layers(&m, h[0]);

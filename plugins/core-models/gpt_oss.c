@@ -6,10 +6,10 @@
 static void build(berth_builder *builder) {
     berth_decoder_names names = berth_decoder_llama_names;
     names.router = "router";
-    berth_decoder oss = {.names = &names, .norm_eps = 1e-5};
+    berth_decoder oss = {.names = &names, .norm_eps = 1e-5, .rope_theta = 15e4};
     berth_decoder_read(builder, &oss);
     berth_decoder_read_experts(builder, &oss);
-    oss.sliding_window = berth_decoder_read_window(builder);
+    oss.sliding_window = berth_decoder_read_window(builder, 128);
     oss.sliding_period = 2;
     oss.has_qkv_bias = berth_config_bool_or(builder, "attention_bias", 1);
     oss.has_output_bias = oss.has_qkv_bias;

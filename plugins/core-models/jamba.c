@@ -4,10 +4,10 @@
 #include "decoder/recurrent.h"
 
 // Where, in every `period` layers, the one is that config.json means by WHAT_layer_offset.
-static int64_t read_offset(berth_builder *b, const char *key, int64_t period) {
-    int64_t offset = 0;
-    if (b->host->json_get_i64(b->config, key, &offset) != BERTH_OK || offset < 0 ||
-        offset >= period) {
+static int64_t read_offset(berth_builder *b, const char *key, int64_t usual, int64_t period) {
+    int64_t offset = usual;
+    const berth_status status = b->host->json_get_i64(b->config, key, &offset);
+    if ((status != BERTH_OK && status != BERTH_NOT_FOUND) || offset < 0 || offset >= period) {
         berth_build_fail(b, BERTH_CORRUPT, "config.json: '%s' must be 0 to %lld", key,
                          (long long)period - 1);
         return 0;
@@ -17,8 +17,8 @@ static int64_t read_offset(berth_builder *b, const char *key, int64_t period) {
 
 static berth_value mix(berth_builder *b, const berth_decoder *decoder, int64_t layer,
                        berth_value x) {
-    const int64_t period = berth_config_count(b, "attn_layer_period");
-    if (layer % period == read_offset(b, "attn_layer_offset", period)) {
+    const int64_t period = berth_config_count_or(b, "attn_layer_period", 8);
+    if (layer % period == read_offset(b, "attn_layer_offset", 4, period)) {
         return berth_decoder_attention(b, decoder, layer, x);
     }
     const berth_mamba mamba = {
@@ -46,9 +46,9 @@ static void build(berth_builder *builder) {
     berth_decoder_read_experts(builder, &jamba);
     jamba.experts.routes_in_f32 = 1;
     jamba.experts.count = jamba.experts.count > 1 ? jamba.experts.count : 0;
-    jamba.experts.period = berth_config_count(builder, "expert_layer_period");
+    jamba.experts.period = berth_config_count_or(builder, "expert_layer_period", 2);
     jamba.experts.lead = jamba.experts.period - 1 -
-                         read_offset(builder, "expert_layer_offset", jamba.experts.period);
+                         read_offset(builder, "expert_layer_offset", 1, jamba.experts.period);
     berth_decoder_build(builder, &jamba);
 }
 

@@ -23,10 +23,21 @@ static int64_t adjust(berth_builder *b, int64_t size) {
     return ((int64_t)scaled + multiple - 1) / multiple * multiple;
 }
 
+// By layer_types; files without these may list the layers with attention, else all have it.
+static int is_convolution(berth_builder *b, int64_t layer) {
+    static const char *const lists[] = {"layer_types", "full_attn_idxs"};
+    uint64_t count = 0;
+    if (b->host->json_get_count(b->config, lists[0], &count) == BERTH_OK) {
+        const char *path = berth_build_name(b, "%s.%lld", lists[0], (long long)layer);
+        return strcmp(berth_config_str_or(b, path, "missing"), "conv") == 0;
+    }
+    return b->host->json_get_count(b->config, lists[1], &count) == BERTH_OK &&
+           !berth_decoder_lists(b, lists[1], layer);
+}
+
 static berth_value mix(berth_builder *b, const berth_decoder *decoder, int64_t layer,
                        berth_value x) {
-    const char *path = berth_build_name(b, "layer_types.%lld", (long long)layer);
-    if (strcmp(berth_config_str_or(b, path, "missing"), "conv") != 0) {
+    if (!is_convolution(b, layer)) {
         return berth_decoder_attention(b, decoder, layer, x);
     }
     return BERTH_LAYER(
@@ -51,8 +62,11 @@ static void build(berth_builder *builder) {
         .norm_eps = 1e-5,
         .qk_norm = BERTH_QK_NORM_HEAD,
         .ties_embeddings = 1,
+        .rope_theta = 1e6,
     };
     berth_decoder_read(builder, &lfm2);
+    lfm2.ties_embeddings = berth_config_bool_or(builder, "tie_embedding", lfm2.ties_embeddings);
+    lfm2.intermediate_size = berth_config_count_or(builder, "block_ff_dim", lfm2.intermediate_size);
     lfm2.intermediate_size = adjust(builder, lfm2.intermediate_size);
     berth_decoder_build(builder, &lfm2);
 }

@@ -5,7 +5,7 @@
 static void build(berth_builder *builder) {
     berth_decoder mistral = {0};
     berth_decoder_read(builder, &mistral);
-    mistral.sliding_window = berth_decoder_read_window(builder);
+    mistral.sliding_window = berth_decoder_read_window(builder, 4096);
     berth_decoder_build(builder, &mistral);
 }
 

@@ -6,7 +6,7 @@
 static void build(berth_builder *builder) {
     berth_decoder phi3 = {.norm_eps = 1e-5};
     berth_decoder_read(builder, &phi3);
-    phi3.sliding_window = berth_decoder_read_window(builder);
+    phi3.sliding_window = berth_decoder_read_window(builder, 0);
     berth_decoder_build(builder, &phi3);
 }
 

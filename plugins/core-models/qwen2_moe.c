@@ -10,6 +10,12 @@ static void build(berth_builder *builder) {
     berth_decoder_read(builder, &qwen2);
     berth_decoder_read_experts(builder, &qwen2);
     berth_decoder_read_windows(builder, &qwen2);
+    if (qwen2.sliding_window > 0) { // of the first layers every other one has it
+        qwen2.end_sliding_layer = qwen2.first_sliding_layer;
+        qwen2.first_sliding_layer = 0;
+        qwen2.sliding_period = 2;
+        qwen2.sliding_window = qwen2.end_sliding_layer > 0 ? qwen2.sliding_window : 0;
+    }
     qwen2.has_qkv_bias = berth_config_bool_or(builder, "qkv_bias", 1);
     qwen2.experts.period = berth_config_count_or(builder, "decoder_sparse_step", 1);
     qwen2.experts.renormalize = berth_config_bool_or(builder, "norm_topk_prob", 0);

@@ -17,7 +17,7 @@ static void build(berth_builder *builder) {
         .ties_embeddings = 1,
     };
     berth_decoder_read(builder, &starcoder2);
-    starcoder2.sliding_window = berth_decoder_read_window(builder);
+    starcoder2.sliding_window = berth_decoder_read_window(builder, 0);
     starcoder2.has_qkv_bias = berth_config_bool_or(builder, "use_bias", 1);
     starcoder2.has_output_bias = starcoder2.has_qkv_bias;
     starcoder2.has_mlp_bias = starcoder2.has_qkv_bias;

@@ -3,7 +3,8 @@
 // checkpoint, the logits of every position of a prompt, in one piece and in pieces of 130 tokens.
 //
 // By itself it takes a narrow checkpoint. tools/compare-widths gives it wide ones and longer
-// prompts: WIDTHS_MODEL=DIR, WIDTHS_TOKENS=N.
+// prompts: WIDTHS_MODEL=DIR, WIDTHS_TOKENS=N; with WIDTHS_PIECES=1 the prompt in one piece is
+// compared with the same in pieces, without the references, which a long one takes minutes.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,7 @@ typedef struct reading {
     size_t tokens;
     size_t vocab;
     int32_t *ids;   // [tokens]
-    float *wanted;  // [tokens, vocab], of the references
+    float *wanted;  // [tokens, vocab], of the references or of the prompt in pieces
     double largest; // difference that was seen
     size_t rows;    // that were
 } reading;
@@ -112,8 +113,11 @@ static void run_steps(flow *f, reading *self, bool are_wanted) {
     CHECK_UINT(self->rows, self->tokens);
 }
 
+typedef enum path { REFERENCES, KERNELS } path;
+typedef enum use { KEPT, COMPARED } use; // of the logits
+
 // The logits with the references, or with platform-cpu's kernels, at most `at_once` tokens a step.
-static void run_model(reading *self, bool is_native, size_t at_once) {
+static void run_model(reading *self, path by, size_t at_once, use of_logits) {
     static const char *none[] = {"none"};
     flow f;
     flow_init(&f);
@@ -126,29 +130,45 @@ static void run_model(reading *self, bool is_native, size_t at_once) {
     f.config.max_model_len = (int64_t)self->tokens + 1;
     f.config.kv_cache_blocks = (int64_t)self->tokens / BLOCK + 3;
     f.config.block_size = BLOCK;
-    if (is_native) {
+    if (by == REFERENCES) {
         f.config.custom_ops = (berth_option_list){.items = none, .count = 1};
     }
     flow_start(&f);
-    run_steps(&f, self, is_native);
+    run_steps(&f, self, of_logits == KEPT);
     flow_deinit(&f);
+}
+
+static void compare_with(reading *self, const char *what, double hidden, size_t at_once) {
+    const double gate = 1e-4 * sqrt(hidden / 64);
+    self->largest = 0;
+    run_model(self, KERNELS, at_once, COMPARED);
+    print_message("width %.0f, %zu tokens, %zu at once, against %s: error %.3g of %.3g\n", hidden,
+                  self->tokens, at_once, what, self->largest, gate);
+    CHECK(self->largest <= gate);
+}
+
+static void compare_with_references(reading *self, double hidden, size_t at_once) {
+    compare_with(self, "the references", hidden, at_once);
+    CHECK(self->largest > 0); // a program that compares a thing with itself gives 0
 }
 
 static void check_model(const char *model, size_t tokens) {
     const double hidden = number_of(model, "hidden_size");
-    const double gate = 1e-4 * sqrt(hidden / 64);
-    const size_t pieces[] = {tokens < PIECE ? tokens : PIECE, tokens};
     reading self;
     reading_init(&self, model, tokens);
-    run_model(&self, true, tokens);
-    for (size_t i = tokens > PIECE ? 0 : 1; i < BERTH_COUNT(pieces); ++i) {
-        self.largest = 0;
-        run_model(&self, false, pieces[i]);
-        print_message("width %.0f, %zu tokens, %zu at once: error %.3g of %.3g\n", hidden, tokens,
-                      pieces[i], self.largest, gate);
-        CHECK(self.largest > 0); // a program that compares a thing with itself gives 0
-        CHECK(self.largest <= gate);
+    run_model(&self, REFERENCES, tokens, KEPT);
+    if (tokens > PIECE) {
+        compare_with_references(&self, hidden, PIECE);
     }
+    compare_with_references(&self, hidden, tokens);
+    reading_deinit(&self);
+}
+
+static void check_pieces(const char *model, size_t tokens) {
+    reading self;
+    reading_init(&self, model, tokens);
+    run_model(&self, KERNELS, PIECE, KEPT);
+    compare_with(&self, "130 at once", number_of(model, "hidden_size"), tokens);
     reading_deinit(&self);
 }
 
@@ -163,7 +183,7 @@ TEST(kernels_agree_with_the_references_at_their_width) {
     }
     if (model != NULL) {
         CHECK(tokens != NULL);
-        check_model(model, strtoul(tokens, NULL, 10));
+        (getenv("WIDTHS_PIECES") ? check_pieces : check_model)(model, strtoul(tokens, NULL, 10));
         return;
     }
     sandbox_make(&box);

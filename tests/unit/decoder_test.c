@@ -112,6 +112,7 @@ static const window_row windows[] = {
     ROW("LlamaForCausalLM", "llama-yarn", TIED "\"sliding_window\": 64", 0, 0, 0),
     ROW("MistralForCausalLM", "mistral-swa", "\"sliding_window\": 64", 64, 64, 64),
     ROW("MistralForCausalLM", "mistral-swa", "\"sliding_window\": null", 0, 0, 0),
+    ROW("MistralForCausalLM", "mistral-swa", "\"rope_theta\": 10000", 4096, 4096, 4096),
     ROW("MistralForCausalLM", "mistral-swa",
         "\"sliding_window\": 9, " TYPES("full", "sliding", "full"), 0, 9, 0),
     ROW("Qwen2ForCausalLM", "qwen2", TIED "\"sliding_window\": 32, \"use_sliding_window\": false",

@@ -476,16 +476,44 @@ TEST(config_with_a_window_says_where_it_begins) {
         {.key = "architectures",  .value = "[\"Qwen2ForCausalLM\"]"},
         {.key = "use_sliding_window",                       .value = "true"},
         {.key = "sliding_window",.value = "16"},
-        {.key = NULL},
+        {.key = "max_window_layers", .value = "-1"},
         {.key = NULL                      },
     };
     toy_llama_config(&box, keys);
     toy_llama_weights(&box, 0);
     check_refused(&core, &box, BERTH_CORRUPT, "'max_window_layers' is not a number of layers");
     keys[2].value = "0";
-    keys[3] = (toy_key){.key = "max_window_layers", .value = "0"};
+    keys[3].value = "0";
     toy_llama_config(&box, keys);
     check_refused(&core, &box, BERTH_CORRUPT, "'sliding_window' is 0");
+    sandbox_remove(&box);
+    core_registry_deinit(&core);
+}
+
+// Their pictures and prefixes, or all of their tokens, see what comes later.
+TEST(gemma_whose_attention_is_not_causal_is_refused) {
+    core_registry core;
+    core_registry_init(&core, NULL);
+    sandbox box;
+    sandbox_make(&box);
+    const toy_key both_ways[] = {
+        {.key = "architectures", .value = "[\"GemmaForCausalLM\"]"},
+        {.key = "use_bidirectional_attention",                      .value = "true"},
+        {.key = NULL},
+    };
+    const toy_key seeing[] = {
+        {.key = "architectures",    .value = "[\"PaliGemmaForConditionalGeneration\"]"},
+        {.key = "model_type",                         .value = "\"paligemma\""},
+        {.key = "text_config",.value = "{\"model_type\": \"gemma2\"}"},
+        {.key = NULL     },
+    };
+    toy_llama_weights(&box, 0);
+    toy_llama_config(&box, both_ways);
+    check_refused(&core, &box, BERTH_UNSUPPORTED,
+                  "config.json: use_bidirectional_attention: tokens of a prompt attend to later");
+    toy_llama_config(&box, seeing);
+    check_refused(&core, &box, BERTH_UNSUPPORTED,
+                  "config.json: model_type 'paligemma': tokens of a prompt attend to later");
     sandbox_remove(&box);
     core_registry_deinit(&core);
 }

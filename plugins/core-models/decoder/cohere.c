@@ -2,13 +2,15 @@
 // Input: config.json of a Cohere model. Output: the decoder that it is.
 #include "cohere.h"
 
-void berth_cohere_read(berth_builder *builder, berth_decoder_names *names, berth_decoder *cohere) {
+void berth_cohere_read(berth_builder *builder, berth_decoder_names *names, berth_decoder *cohere,
+                       double rope_theta) {
     *names = berth_decoder_llama_names;
     names->mlp_norm = NULL;
     *cohere = (berth_decoder){
         .names = names,
         .norm = BERTH_NORM_MEAN,
         .norm_eps = 1e-5,
+        .rope_theta = rope_theta,
         .is_parallel = 1,
         .turns_neighbours = 1,
         .ties_embeddings = 1,

@@ -6,7 +6,8 @@
 
 #include "decoder.h"
 
-// Fills `names` and the decoder, which borrows them.
-void berth_cohere_read(berth_builder *builder, berth_decoder_names *names, berth_decoder *cohere);
+// Fills `names` and the decoder, which borrows them; `rope_theta` unless config.json says.
+void berth_cohere_read(berth_builder *builder, berth_decoder_names *names, berth_decoder *cohere,
+                       double rope_theta);
 
 #endif

@@ -123,6 +123,7 @@ typedef struct berth_decoder {
     int64_t has_no_rope;
     double qkv_limit;        // queries, keys and values are clamped to it; 0: they are not
     double rotary_part;      // of a head that turns, unless config.json says; 0: all
+    double rope_theta;       // unless config.json says; 0: 10000
     const char *activation;  // hidden_act unless config.json says; NULL: "silu"
     double norm_eps;         // unless config.json says; 0: 1e-6
     int64_t ties_embeddings; // the head is the embedding table; unless config.json says
@@ -146,7 +147,8 @@ typedef struct berth_decoder {
     int64_t has_head_bias;
     int64_t has_sinks;           // a learned logit per head without a value
     int64_t sliding_window;      // tokens that a layer with a window sees, 0: no layer has one
-    int64_t first_sliding_layer; // the layers from here on have it, unless layer_types says which
+    int64_t first_sliding_layer; // the layers from here on have it, unless layer_types says which,
+    int64_t end_sliding_layer;   // but for those from here on; 0: none
     int64_t sliding_period;      // of so many layers all but the last have it; 0: all of them
     int64_t turns_sliding_only;  // layers without a window have no rope
     int64_t scale_falls;         // attention_scale is divided by the layer's number, from 1
@@ -164,8 +166,10 @@ typedef struct berth_decoder {
 // What config.json of all these architectures says, in whichever of the usual words. Refuses what
 // the decoder cannot do, naming it: unknown activations and rope types.
 void berth_decoder_read(berth_builder *builder, berth_decoder *decoder);
-// `sliding_window` of config.json, 0 when it is absent or null.
-int64_t berth_decoder_read_window(berth_builder *builder);
+// Whether config.json has null under the key, where that is another thing than not to have it.
+int berth_decoder_is_null(berth_builder *builder, const char *key);
+// `sliding_window` of config.json; 0 when it is null, `usual` when it is absent.
+int64_t berth_decoder_read_window(berth_builder *builder, int64_t usual);
 // The same where `use_sliding_window` turns it on, for the layers from `max_window_layers` on.
 void berth_decoder_read_windows(berth_builder *builder, berth_decoder *decoder);
 // The rope that stands under `key` of config.json; context_length where the rope stretches it.

@@ -112,20 +112,11 @@ berth_value berth_decoder_dense(berth_builder *b, const berth_decoder *decoder, 
 // Whether a layer has experts; `mlp_only_layers` of config.json lists some that have none.
 static int has_experts(berth_builder *b, const berth_decoder *decoder, int64_t layer) {
     const berth_decoder_experts *experts = &decoder->experts;
-    uint64_t listed = 0;
     if (experts->count == 0 || layer < experts->first_layer ||
         (experts->period > 1 && (layer + 1 + experts->lead) % experts->period != 0)) {
         return 0;
     }
-    (void)b->host->json_get_count(b->config, "mlp_only_layers", &listed);
-    for (uint64_t i = 0; i < listed; ++i) {
-        int64_t dense = -1;
-        const char *path = berth_build_name(b, "mlp_only_layers.%llu", (unsigned long long)i);
-        if (b->host->json_get_i64(b->config, path, &dense) == BERTH_OK && dense == layer) {
-            return 0;
-        }
-    }
-    return 1;
+    return !berth_decoder_lists(b, "mlp_only_layers", layer);
 }
 
 static berth_value project(berth_builder *b, const berth_decoder *decoder, const char *name,

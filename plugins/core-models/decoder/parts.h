@@ -25,6 +25,8 @@ berth_value berth_stream_norm(berth_builder *builder, const berth_decoder *decod
 // The norm of x over its last dimension; x itself without a name.
 berth_value berth_decoder_norm_of(berth_builder *builder, const berth_decoder *decoder,
                                   const char *name, berth_value x);
+// Whether a list of config.json, which may be absent, has the layer's number.
+int berth_decoder_lists(berth_builder *builder, const char *key, int64_t layer);
 // x times a number; x itself for 0 and 1.
 berth_value berth_decoder_scale(berth_builder *builder, const char *name, berth_value x,
                                 double scale);

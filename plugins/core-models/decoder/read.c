@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input: config.json. Output: the numbers of a decoder, checked against each other, so that the
 // graph can be built without a doubt about any of them.
-#include "decoder.h"
+#include "parts.h"
 
 #include <string.h>
 
 static int is_given(berth_builder *builder, const char *key) {
     double number = 0;
     return builder->host->json_get_f64(builder->config, key, &number) != BERTH_NOT_FOUND;
+}
+
+int berth_decoder_is_null(berth_builder *builder, const char *key) {
+    const berth_json *found = NULL;
+    return builder->host->json_get_member(builder->config, key, &found) == BERTH_OK &&
+           !is_given(builder, key);
 }
 
 // The first of two spellings that config.json has, the usual one when it has neither.
@@ -58,7 +64,9 @@ static void read_heads(berth_builder *builder, berth_decoder *decoder) {
 // Four times the width where nothing is said, as in GPT-2.
 static int64_t read_intermediate(berth_builder *builder, const berth_decoder *decoder) {
     const char *width = spelling(builder, "hidden_size", "n_embd");
-    const char *key = strcmp(width, "n_embd") == 0 ? "n_inner" : "intermediate_size";
+    const char *key = strcmp(width, "n_embd") == 0
+                          ? "n_inner"
+                          : spelling(builder, "intermediate_size", "block_ff_dim");
     uint64_t count = 0;
     if (builder->host->json_get_count(builder->config, key, &count) == BERTH_OK) {
         return berth_config_count(builder, "intermediate_size.0"); // one for each layer
@@ -111,24 +119,39 @@ void berth_decoder_read_multipliers(berth_builder *builder, berth_decoder *decod
     decoder->logit_scale = logits > 0 ? 1 / logits : 1;
 }
 
+int berth_decoder_lists(berth_builder *builder, const char *key, int64_t layer) {
+    uint64_t count = 0;
+    (void)builder->host->json_get_count(builder->config, key, &count);
+    for (uint64_t i = 0; i < count; ++i) {
+        int64_t listed = -1;
+        const char *path = berth_build_name(builder, "%s.%llu", key, (unsigned long long)i);
+        if (builder->host->json_get_i64(builder->config, path, &listed) == BERTH_OK &&
+            listed == layer) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 // ---- windows ------------------------------------------------------------------------------------
 
-int64_t berth_decoder_read_window(berth_builder *builder) {
-    int64_t window = 0;
-    const berth_host *host = builder->host;
-    return host->json_get_i64(builder->config, "sliding_window", &window) == BERTH_NOT_FOUND
-               ? 0
-               : berth_config_count(builder, "sliding_window");
+int64_t berth_decoder_read_window(berth_builder *builder, int64_t usual) {
+    const char *key = "sliding_window";
+    const int is_none =
+        berth_decoder_is_null(builder, key) || (usual == 0 && !is_given(builder, key));
+    return is_none ? 0 : berth_config_count_or(builder, key, usual);
 }
 
 void berth_decoder_read_windows(berth_builder *builder, berth_decoder *decoder) {
-    int64_t first = 0;
+    int64_t first = 28;
     const char *key = "max_window_layers";
     if (!berth_config_bool_or(builder, "use_sliding_window", 0)) {
         return;
     }
-    decoder->sliding_window = berth_config_count(builder, "sliding_window");
-    if (builder->host->json_get_i64(builder->config, key, &first) != BERTH_OK || first < 0) {
+    decoder->sliding_window = berth_decoder_read_window(builder, 4096);
+    if ((is_given(builder, key) &&
+         builder->host->json_get_i64(builder->config, key, &first) != BERTH_OK) ||
+        first < 0) {
         berth_build_fail(builder, BERTH_CORRUPT, "config.json: '%s' is not a number of layers",
                          key);
     }
@@ -138,6 +161,7 @@ void berth_decoder_read_windows(berth_builder *builder, berth_decoder *decoder) 
 // Where config.json lists no kinds of layers.
 static int64_t usual_window(const berth_decoder *decoder, int64_t layer) {
     const int is_full = layer < decoder->first_sliding_layer ||
+                        (decoder->end_sliding_layer > 0 && layer >= decoder->end_sliding_layer) ||
                         (decoder->sliding_period > 0 && (layer + 1) % decoder->sliding_period == 0);
     return is_full ? 0 : decoder->sliding_window;
 }

@@ -220,7 +220,8 @@ static void check_bands(const reading *at) {
 
 static double read_theta(const reading *at) {
     const char *path = path_of(at, "rope_theta");
-    const double theta = berth_config_f64_or(at->builder, path, 10000);
+    const double usual = at->decoder->rope_theta > 0 ? at->decoder->rope_theta : 10000;
+    const double theta = berth_config_f64_or(at->builder, path, usual);
     if (!(theta >= 1)) {
         berth_build_fail(at->builder, BERTH_CORRUPT, "config.json: '%s' is %g, must be 1 or more",
                          path, theta);
