@@ -95,6 +95,7 @@ INLINE void copy_lines(char *to, const char *from, size_t bytes) {
 
 #define AVX512      __attribute__((target("avx512f" FULL_WIDTH), noinline))
 #define AVX512_BF16 __attribute__((target("avx512f,avx512bf16" FULL_WIDTH), noinline))
+#define AVX512_VNNI __attribute__((target("avx512f,avx512vnni" FULL_WIDTH), noinline))
 #define AVX2        __attribute__((target("avx2,fma"), noinline))
 
 AVX512 static float read_avx512(const char *from, size_t bytes, berth_stream_way way) {
@@ -180,6 +181,23 @@ AVX512_BF16 static double multiply_pairs(uint64_t rounds, float *sink) {
     return (double)rounds * SUMS * 64;
 }
 
+AVX512_VNNI static double multiply_bytes(uint64_t rounds, float *sink) {
+    __m512i sums[SUMS];
+    const __m512i factor = _mm512_set1_epi8(3);
+    UNROLL for (int k = 0; k < SUMS; ++k) {
+        sums[k] = _mm512_set1_epi32((int)*sink + k);
+    }
+    for (uint64_t i = 0; i < rounds; ++i) {
+        UNROLL for (int k = 0; k < SUMS; ++k) {
+            sums[k] = _mm512_dpbusd_epi32(sums[k], factor, factor);
+        }
+    }
+    UNROLL for (int k = 0; k < SUMS; ++k) {
+        *sink += (float)_mm512_cvtsi512_si32(sums[k]);
+    }
+    return (double)rounds * SUMS * 128;
+}
+
 #endif
 
 typedef float quad __attribute__((vector_size(16)));
@@ -244,6 +262,10 @@ double berth_stream_multiply_bf16(uint64_t rounds, float *sink) {
     return __builtin_cpu_supports("avx512bf16") ? multiply_pairs(rounds, sink) : 0;
 }
 
+double berth_stream_multiply_i8(uint64_t rounds, float *sink) {
+    return __builtin_cpu_supports("avx512vnni") ? multiply_bytes(rounds, sink) : 0;
+}
+
 #else
 
 float berth_stream_read(const void *from, size_t bytes, berth_stream_way way) {
@@ -263,6 +285,12 @@ double berth_stream_multiply_f32(uint64_t rounds, float *sink) {
 }
 
 double berth_stream_multiply_bf16(uint64_t rounds, float *sink) {
+    (void)rounds;
+    (void)sink;
+    return 0;
+}
+
+double berth_stream_multiply_i8(uint64_t rounds, float *sink) {
     (void)rounds;
     (void)sink;
     return 0;

@@ -35,5 +35,6 @@ void berth_stream_copy_past(void *to, const void *from, size_t bytes);
 // the machine has no such instruction. `sink` is written to, for the compiler.
 double berth_stream_multiply_f32(uint64_t rounds, float *sink);
 double berth_stream_multiply_bf16(uint64_t rounds, float *sink);
+double berth_stream_multiply_i8(uint64_t rounds, float *sink); // u8 by s8, sums in 32 bits
 
 #endif

@@ -26,6 +26,9 @@ enum {
     STREAM_DEFAULT = 1,
     TYPE_BF16 = 2,
     TYPE_F32 = 3,
+    TYPE_S32 = 4,
+    TYPE_S8 = 5,
+    TYPE_U8 = 6,
     TAG_ANY = 1,
     TAG_AB = 3,
     PROPAGATION_INFERENCE = 96,
@@ -242,7 +245,7 @@ typedef struct recipe {
     int rank;
     int64_t dims[3][BERTH_ONEDNN_RANK];
     int tags[3];
-    int type;
+    int types[3];
     const berth_onednn_image *image; // NULL: a product of matrices
     description descriptions[3];
 } recipe;
@@ -251,9 +254,10 @@ static berth_status describe(const berth_onednn *self, recipe *of, int which) {
     description *out = &of->descriptions[which];
     const int64_t *dims = of->dims[which];
     const int tag = of->tags[which];
+    const int type = of->types[which];
     return check(self->has_handles
-                     ? self->call.memory_desc_create(&out->handle, of->rank, dims, of->type, tag)
-                     : self->call.memory_desc_init(out->bytes, of->rank, dims, of->type, tag),
+                     ? self->call.memory_desc_create(&out->handle, of->rank, dims, type, tag)
+                     : self->call.memory_desc_init(out->bytes, of->rank, dims, type, tag),
                  "a description");
 }
 
@@ -382,9 +386,13 @@ static berth_status create(berth_onednn *onednn, recipe *of, char *memory, size_
     return status;
 }
 
-static int code_of(berth_onednn_type type) {
-    return type == BERTH_ONEDNN_BF16 ? TYPE_BF16 : TYPE_F32;
-}
+// Of x, the weights and y.
+static const int types[][3] = {
+    [BERTH_ONEDNN_F32] = {TYPE_F32,  TYPE_F32,  TYPE_F32 },
+    [BERTH_ONEDNN_BF16] = {TYPE_BF16, TYPE_BF16, TYPE_BF16},
+    [BERTH_ONEDNN_S8] = {TYPE_S8,   TYPE_S8,   TYPE_S32 },
+    [BERTH_ONEDNN_U8] = {TYPE_U8,   TYPE_S8,   TYPE_S32 },
+};
 
 berth_status berth_onednn_multiply(berth_onednn *onednn, const berth_onednn_shape *shape,
                                    char *memory, size_t bytes, berth_onednn_task **out_task) {
@@ -392,8 +400,8 @@ berth_status berth_onednn_multiply(berth_onednn *onednn, const berth_onednn_shap
         .rank = 2,
         .dims = {{shape->rows, shape->in}, {shape->in, shape->out}, {shape->rows, shape->out}},
         .tags = {TAG_AB,                   TAG_ANY,                 TAG_AB                   },
-        .type = code_of(shape->type),
     };
+    memcpy(of.types, types[shape->type], sizeof of.types);
     return create(onednn, &of, memory, bytes, out_task);
 }
 
@@ -402,9 +410,9 @@ berth_status berth_onednn_convolve(berth_onednn *onednn, const berth_onednn_imag
     recipe of = {
         .rank = image->rank,
         .tags = {TAG_ANY, TAG_ANY, TAG_ANY},
-        .type = code_of(image->type),
         .image = image,
     };
+    memcpy(of.types, types[image->type], sizeof of.types);
     memcpy(of.dims[0], image->x, sizeof image->x);
     memcpy(of.dims[1], image->weights, sizeof image->weights);
     memcpy(of.dims[2], image->y, sizeof image->y);

@@ -17,9 +17,11 @@ typedef struct berth_onednn_task berth_onednn_task;
 typedef enum berth_onednn_type {
     BERTH_ONEDNN_F32,
     BERTH_ONEDNN_BF16,
+    BERTH_ONEDNN_S8, // both; the results are s32
+    BERTH_ONEDNN_U8, // times s8; the results are s32
 } berth_onednn_type;
 
-// [rows, in] times the transpose of [out, in]; all of one type.
+// [rows, in] times the transpose of [out, in]; but for s8 and u8 all of one type.
 typedef struct berth_onednn_shape {
     int64_t rows;
     int64_t out;

@@ -130,12 +130,24 @@ typedef struct op_work {
     double seconds; // at least
 } op_work;
 
+// By what the op gets: the first input of the last op of the graph.
+static double multiply_roof(const op_bench *bench, const berth_graph *graph) {
+    size_t at = graph->node_count - 1;
+    while (graph->nodes[at].kind != BERTH_NODE_OP) {
+        --at;
+    }
+    const berth_dtype x = graph->values[graph->nodes[at].inputs[0]].type.dtype;
+    return x == BERTH_DTYPE_I8 ? bench->roof.multiply_i8
+           : x == BERTH_DTYPE_F8_E4M3FN || bench->dtype == BERTH_DTYPE_BF16
+               ? bench->roof.multiply
+               : bench->roof.multiply_f32;
+}
+
 static op_work work_of(const op_bench *bench, const berth_op_side *side) {
     op_work work = {
         .bytes = berth_op_case_bytes(side->of, side->graph, false),
         .flops = side->of->flops,
-        .multiply =
-            bench->dtype == BERTH_DTYPE_BF16 ? bench->roof.multiply : bench->roof.multiply_f32,
+        .multiply = multiply_roof(bench, side->graph),
     };
     work.memory = is_copying(side) ? bench->roof.copy : bench->roof.read;
     const double multiplying = work.flops > 0 ? work.flops / work.multiply : 0;

@@ -53,14 +53,6 @@ static const berth_op_case cases[] = {
        "expert_y=x[8T,2048] topk_weights=f32[T,8](0,1) slots=i32[T,8]<8T", .is_whole = true),
     OP("quant_int8", "4096", 512, 2, "x=x[T,4096]"),
     OP("quant_nvfp4", "4096", 512, 2, "x=x[T,4096] global_scale=f32[1](300,301)"),
-    OP("scaled_linear", "4096x4096-1", 1, 1,
-       "x=i8[T,4096]<100 x_scale=f32[T,1](0.01,0.02) weight=i8[4096,4096]<100 "
-       "weight_scale=f32[4096,1](0.01,0.02) group_shape=1,-1 dtype=f32",
-       .flops = 2.0 * 4096 * 4096),
-    OP("packed_linear", "4096x4096-1", 1, 1,
-       "x=x[T,4096] weight=u8[4096,2048]<256 weight_scale=f32[4096,32](0.01,0.02) code=u4 "
-       "group_shape=1,128",
-       .flops = 2.0 * 4096 * 4096),
     OP("mhc_pre", "4x4096", 64, 3, "residual=x[T,4,4096] " STREAMS_FN STREAMS,
        .flops = STREAMS_FLOPS),
     OP("mhc_post", "4x4096", 64, 1, STREAMS_LEFT),

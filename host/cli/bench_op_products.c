@@ -44,6 +44,29 @@ static berth_value emit_linear(berth_op_graph *graph, const berth_value *x, bert
 // One rank of eight: 8 experts of 4096 and 14336, 2 a token.
 #define MOE_RANK(share) MOE_TEXT(8, 2, 3584, 1792, 4096, share)
 
+// Weights of codes, by codes and by activations.
+#define CODES(id, label, rows, n, k, words)                                                        \
+    BERTH_OP_CASE(.name = id "-" label "-" #n "x" #k "-" #rows, .op = (id), .tokens = (rows),      \
+                  .output_count = 1, .flops = 2.0 * (rows) * (n) * (k), .text = (words))
+#define INT8(rows, n, k)                                                                           \
+    CODES("scaled_linear", "int8", rows, n, k,                                                     \
+          "x=i8[T," #k "]<100 x_scale=f32[T,1](0.01,0.02) weight=i8[" #n "," #k                    \
+          "]<100 weight_scale=bf16[" #n ",1](0.01,0.02) group_shape=1,-1 dtype=f32")
+#define FP8(rows, n, k)                                                                            \
+    CODES("scaled_linear", "fp8", rows, n, k,                                                      \
+          "x=f8_e4m3fn[T," #k "]<100 x_scale=f32[T,1](0.01,0.02) weight=f8_e4m3fn[" #n "," #k      \
+          "]<100 weight_scale=bf16[" #n ",1](0.01,0.02) group_shape=1,-1 dtype=f32")
+#define FOUR_BITS(rows, n, k, half, group, groups)                                                 \
+    CODES("packed_linear", "u4g" #group, rows, n, k,                                               \
+          "x=x[T," #k "] weight=u8[" #n "," #half "]<256 weight_scale=bf16[" #n "," #groups        \
+          "](0.01,0.02) code=u4 group_shape=1," #group)
+#define EIGHT_BITS(rows, n, k)                                                                     \
+    CODES("packed_linear", "u8", rows, n, k,                                                       \
+          "x=x[T," #k "] weight=u8[" #n "," #k "]<256 weight_scale=bf16[" #n                       \
+          ",1](0.01,0.02) code=u8 group_shape=1,-1")
+// At the widths of a model of 1.1 billion and of one of 8.
+#define AT_WIDTHS(of) of(1, 2048, 2048), of(1, 14336, 4096), of(8, 14336, 4096), of(512, 4096, 4096)
+
 static const berth_op_case cases[] = {
     LINEAR("2048x2048-1", 1, 2048, 2048),
     LINEAR("2048x2048-16", 16, 2048, 2048),
@@ -57,6 +80,18 @@ static const berth_op_case cases[] = {
     LINEAR("4096x14336-1", 1, 4096, 14336),
     LINEAR("4096x14336-16", 16, 4096, 14336),
     LINEAR("4096x14336-512", 512, 4096, 14336),
+    AT_WIDTHS(INT8),
+    INT8(512, 2048, 2048),
+    INT8(512, 14336, 4096),
+    INT8(512, 4096, 14336),
+    AT_WIDTHS(FP8),
+    FOUR_BITS(1, 2048, 2048, 1024, 32, 64),
+    FOUR_BITS(1, 14336, 4096, 2048, 32, 128),
+    FOUR_BITS(1, 2048, 2048, 1024, 128, 16),
+    FOUR_BITS(1, 14336, 4096, 2048, 128, 32),
+    FOUR_BITS(8, 14336, 4096, 2048, 128, 32),
+    FOUR_BITS(512, 4096, 4096, 2048, 128, 32),
+    AT_WIDTHS(EIGHT_BITS),
     CONV("conv2d", "patches-14", 576, 1024, 588, 1,
          "x=x[T,3,336,336] weight=x[1024,3,14,14] stride=14"),
     CONV("conv2d", "1x1", 4096, 256, 768, 1, "x=x[T,768,64,64] weight=x[256,768,1,1]"),

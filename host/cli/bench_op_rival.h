@@ -14,15 +14,16 @@ typedef struct berth_op_rival {
     berth_onednn_task *tasks[BERTH_RIVAL_TASKS];
     int64_t calls[BERTH_RIVAL_TASKS];
     size_t task_count;
-    const char *type; // "f32" or "bf16"
+    bool is_choice;   // one of the tasks, the fastest, not all of them
+    const char *type; // "f32", "bf16" or "int8"
 } berth_op_rival;
 
 // Whether the case's op is one that oneDNN has something for.
 bool berth_op_has_rival(const berth_op_case *one);
 // A linear as its product, a convolution as one, a mixture of experts as the products of all of
 // its experts without what stands between them; with activations and weights of one type, bf16 when
-// the activations are, else f32. No task where oneDNN has no such
-// thing. `memory` is for weights.
+// the activations are, else f32. Codes of i8 by codes of i8 as the faster of s8 and u8 by s8, other
+// codes in that one type. No task where oneDNN has no such thing. `memory` is for weights.
 BERTH_MUST_CHECK berth_status berth_op_rival_open(const berth_op_case *one,
                                                   const berth_graph *graph, char *memory,
                                                   size_t bytes, berth_op_rival *rival);

@@ -159,6 +159,11 @@ static void multiply_pairs_part(const team *self, int64_t part, int64_t round) {
     self->done[part] = berth_stream_multiply_bf16(MULTIPLY_ROUNDS, &self->sinks[part]);
 }
 
+static void multiply_bytes_part(const team *self, int64_t part, int64_t round) {
+    (void)round;
+    self->done[part] = berth_stream_multiply_i8(MULTIPLY_ROUNDS, &self->sinks[part]);
+}
+
 // ---- rounds -------------------------------------------------------------------------------------
 
 static void keep_best(double *best, double done, double seconds) {
@@ -200,6 +205,7 @@ void berth_roof_begin(berth_roof *roof) {
     roof->copy = 0;
     roof->multiply_f32 = 0;
     roof->multiply = 0;
+    roof->multiply_i8 = 0;
 }
 
 berth_status berth_roof_read(berth_roof *roof) {
@@ -227,7 +233,9 @@ berth_status berth_roof_copy(berth_roof *roof, double bytes, size_t copies) {
 berth_status berth_roof_multiply(berth_roof *roof) {
     BERTH_TRY(round_of(roof, multiply_part, BERTH_STREAM_PLAIN, &roof->multiply_f32));
     roof->multiply = roof->multiply > roof->multiply_f32 ? roof->multiply : roof->multiply_f32;
-    return round_of(roof, multiply_pairs_part, BERTH_STREAM_PLAIN, &roof->multiply);
+    BERTH_TRY(round_of(roof, multiply_pairs_part, BERTH_STREAM_PLAIN, &roof->multiply));
+    roof->multiply_i8 = roof->multiply_i8 > roof->multiply ? roof->multiply_i8 : roof->multiply;
+    return round_of(roof, multiply_bytes_part, BERTH_STREAM_PLAIN, &roof->multiply_i8);
 }
 
 void berth_roof_close(berth_roof *roof) {

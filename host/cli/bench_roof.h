@@ -21,6 +21,7 @@ typedef struct berth_roof {
     double copy;  // bytes/s, read and written counted
     double multiply_f32; // flops/s
     double multiply;     // flops/s, of f32 or bf16, whichever the machine does faster
+    double multiply_i8;  // the same of these or i8
 } berth_roof;
 
 BERTH_MUST_CHECK berth_status berth_roof_open(int64_t threads, berth_roof *roof);

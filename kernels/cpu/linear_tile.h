@@ -14,11 +14,13 @@
 #define FAR_STEPS  8 // of the arithmetic for a line of the weight, from which on it comes from afar
 
 // How a weight is multiplied: widened to floats from its dtype, or as pairs of bf16 by pairs of x.
-enum { TIMES_F32, TIMES_F16, TIMES_BF16, DOT_BF16, PRODUCTS };
+// Beyond PRODUCTS are integers, whose tiles packed_tile.h has: a pair is four columns there, bytes
+// of the weight by bytes of x, or by words of 16 bits, first the even columns, then the odd ones.
+enum { TIMES_F32, TIMES_F16, TIMES_BF16, DOT_BF16, PRODUCTS, DOT_BYTES = PRODUCTS, DOT_WORDS };
 
 typedef struct tile {
     const char *weight; // a panel, at its first pair of columns that is wanted
-    const float *x;     // [pairs][2][rows]; for DOT_BF16 pairs of bf16 [pairs][rows]
+    const float *x;     // [pairs][2][rows]; of the products that take a pair at once [pairs][rows]
     float *sums;        // [rows][PANEL]
     const char *next;   // weight that is wanted later: next_step bytes come nearer with each pair
     int64_t next_step;
@@ -27,6 +29,11 @@ typedef struct tile {
 } tile;
 
 typedef void (*tile_fn)(const tile *self);
+
+// Whether a pair is multiplied at once.
+BERTH_INLINE int is_dot(int product) {
+    return product == DOT_BF16 || product == DOT_BYTES;
+}
 
 // Bytes of a pair of columns.
 BERTH_INLINE int line_bytes(int product) {
@@ -39,11 +46,24 @@ BERTH_INLINE berth_vec weight_at(const char *pair, int product, int second, int 
     const void *wide = pair + (second * PANEL + output) * 4;
     const void *narrow = pair + (second * PANEL + output) * 2;
     const void *both = pair + output * 4;
+    if (product == DOT_WORDS) {
+        const berth_vec_bits bytes = (berth_vec_bits)berth_vec_load(both);
+        return (berth_vec)((second ? bytes >> 8 : bytes) & 0x00ff00ffu);
+    }
     return product == TIMES_F32   ? berth_vec_load(wide)
            : product == TIMES_F16 ? berth_vec_load_f16(narrow)
-           : product == DOT_BF16  ? berth_vec_load(both)
+           : is_dot(product)      ? berth_vec_load(both)
            : second               ? berth_vec_second(both)
                                   : berth_vec_first(both);
+}
+
+BERTH_INLINE berth_vec add_product(int product, berth_vec sum, berth_vec weight, berth_vec x) {
+    const berth_vec_bits a = (berth_vec_bits)weight;
+    const berth_vec_bits b = (berth_vec_bits)x;
+    return product == DOT_BF16    ? berth_vec_dot(sum, weight, x)
+           : product == DOT_BYTES ? (berth_vec)berth_vec_dot_bytes((berth_vec_bits)sum, a, b)
+           : product == DOT_WORDS ? (berth_vec)berth_vec_dot_words((berth_vec_bits)sum, a, b)
+                                  : berth_vec_fma(weight, x, sum);
 }
 
 // What a tile is compiled for: a product of so many rows by vectors [first, first + vectors) of the
@@ -70,9 +90,7 @@ BERTH_INLINE void add_column(tile_shape shape, tile_sums sums, const char *pair,
         const berth_vec value = berth_vec_of_bits(x + row);
         BERTH_UNROLL
         for (int i = 0; i < shape.vectors; ++i) {
-            sums[row][i] = shape.product == DOT_BF16
-                               ? berth_vec_dot(sums[row][i], weights[i], value)
-                               : berth_vec_fma(weights[i], value, sums[row][i]);
+            sums[row][i] = add_product(shape.product, sums[row][i], weights[i], value);
         }
     }
 }
@@ -101,7 +119,7 @@ BERTH_INLINE void add_pairs(const tile *self, tile_shape shape, tile_sums sums) 
         next += self->next_step;
         add_column(shape, sums, pair, 0, x);
         x += shape.rows;
-        if (shape.product != DOT_BF16) {
+        if (!is_dot(shape.product)) {
             add_column(shape, sums, pair, 1, x);
             x += shape.rows;
         }

@@ -1,141 +1,118 @@
 // SPDX-License-Identifier: Apache-2.0
-// The resident layout of a weight of packed_linear, and the arithmetic of a few columns of it.
+// The arithmetic of a few columns of a weight of codes (packed_layout.h): the numbers that the
+// codes are for, times x; scales come when a group of columns is complete.
 //
-// Codes [out, in] are cut into panels of 64 outputs, each of which lies in one piece, the columns
-// in pairs (an odd one is padded by code 0, as is the last panel):
+//   floats     codes become floats, less the zero point, and are multiplied as such
+//   bf16       where x is bf16 too and its dot product is fast
+//   integers   i8 by i8, exact
 //
-//   two codes to a byte   [in / 2][64 outputs]      the even column in the lower half
-//   one                   [in / 2][2][64 outputs]   i8 as u8, 128 higher
-//
-// Scales and zero points lie beside them as [panels][groups][64 outputs]. One row of x reads all of
-// it front to back.
-//
-// A chunk of the columns, of one group, is multiplied by the numbers that the codes are for, less
-// the zero point; scales come when the group is complete. A few rows widen codes in registers; many
-// widen them once, to panels of linear, and have the same sums in the same order.
+// A few rows widen codes in registers; many widen them once, to panels of linear, and have the same
+// sums in the same order.
 #ifndef BERTH_KERNELS_CPU_PACKED_TILE_H
 #define BERTH_KERNELS_CPU_PACKED_TILE_H
 
-#include <codes.h>
-#include <cpu/linear_tile.h>
+#include <cpu/packed_number.h>
 
-#define PACKED_WIDTH 64 // outputs of a panel
-#define PACKED_CHUNK 32 // pairs of columns at a time
-#define PACKED_FEW   4  // rows
+#define PACKED_CHUNK 128  // columns at a time
+#define PACKED_FEW   4    // rows
+#define PACKED_FAR   4096 // bytes of the weight that are on their way to the second cache
 
-// What codes are to the arithmetic.
-typedef enum packed_kind {
-    PACKED_U4,
-    PACKED_U8,
-    PACKED_E2M1,
-    PACKED_E4M3,
-    PACKED_KINDS
-} packed_kind;
-
-static inline packed_kind packed_kind_of(berth_code code) {
-    return code == BERTH_CODE_U4     ? PACKED_U4
-           : code == BERTH_CODE_E2M1 ? PACKED_E2M1
-           : code == BERTH_CODE_E4M3 ? PACKED_E4M3
-                                     : PACKED_U8;
-}
-
-BERTH_INLINE int packed_is_half(packed_kind kind) {
-    return kind == PACKED_U4 || kind == PACKED_E2M1;
-}
-
-// Bytes of a pair of columns.
-BERTH_INLINE int64_t packed_pair(packed_kind kind) {
-    return packed_is_half(kind) ? PACKED_WIDTH : 2 * PACKED_WIDTH;
-}
-
-// What the numbers below are to be multiplied by: floats are widened as f16, whose exponents begin
-// lower.
-static inline float packed_factor(packed_kind kind) {
-    return kind == PACKED_E2M1 ? 0x1p14f : kind == PACKED_E4M3 ? 0x1p8f : 1.0f;
-}
-
-// A float with this exponent is a whole number, its lowest bits: 2^23 more than a code there.
-#define PACKED_WHOLE 0x1p23f
-
-// Columns of one group of a panel.
+// Columns of one group of two panels.
 typedef struct packed_chunk {
-    const uint8_t *codes; // at the first pair
+    const uint8_t *codes; // at the first step
+    int64_t panel_bytes;  // from one panel to the other
     const float *zeros;   // [PACKED_WIDTH], PACKED_WHOLE more than the zero points
-    const float *x;       // [2 * pairs][rows]
+    const uint8_t *table; // [PACKED_TABLE]
+    const float *x;       // [columns][rows]; of bf16 pairs of columns
     float *sums;          // [PACKED_WIDTH / PANEL][rows][PANEL]
-    int64_t pairs;
+    int64_t steps;
     int64_t is_first; // the sums begin at zero, otherwise where they are
 } packed_chunk;
 
-// ---- numbers ------------------------------------------------------------------------------------
-
-BERTH_INLINE berth_vec packed_as_f16(berth_vec_halves halves) {
-    return berth_vec_load_f16((const uint16_t *)&halves);
-}
-
-BERTH_INLINE berth_vec packed_e2m1(berth_vec_halves code) {
-    return packed_as_f16((code & 7) << 9 | (code & 8) << 12);
-}
-
-BERTH_INLINE berth_vec packed_e4m3(berth_vec_halves code) {
-    const berth_vec_halves magnitude = code & 0x7f;
-    const berth_vec_halves is_nan = (berth_vec_halves)(magnitude == 0x7f);
-    return packed_as_f16(magnitude << 7 | (code & 0x80) << 8 | (is_nan & 0x7e00));
-}
-
-// Vector `index` of column `second` of a pair.
-BERTH_INLINE berth_vec packed_at(packed_kind kind, const uint8_t *pair, int second, int index,
-                                 berth_vec zeros) {
-    const int is_half = packed_is_half(kind);
-    berth_vec_bytes bytes;
-    memcpy(&bytes, pair + (is_half ? 0 : second * PACKED_WIDTH) + index * BERTH_LANES,
-           sizeof bytes);
-    if (kind == PACKED_E2M1 || kind == PACKED_E4M3) {
-        const berth_vec_halves halves = __builtin_convertvector(bytes, berth_vec_halves);
-        return kind == PACKED_E4M3 ? packed_e4m3(halves)
-                                   : packed_e2m1(second ? halves >> 4 : halves);
-    }
-    const berth_vec_bits wide = berth_vec_widen_twice(bytes);
-    const berth_vec_bits code = !is_half ? wide : second ? wide >> 4 : wide & 15u;
-    return (berth_vec)(code | (berth_vec_bits)berth_vec_of(PACKED_WHOLE)) - zeros;
-}
-
-// ---- a few rows ---------------------------------------------------------------------------------
-
-// What is compiled for: so many rows by vectors [first, first + vectors) of the panel.
+// What is compiled for: so many rows by vectors [first, first + vectors) of the panels.
 typedef struct packed_shape {
     packed_kind kind;
+    int product; // TIMES_F32 or DOT_BF16
     int rows;
     int first;
     int vectors;
 } packed_shape;
 
-#define PACKED_VECTORS 8 // at most
+#define PACKED_VECTORS (PACKED_WIDTH / BERTH_LANES)
 
+typedef berth_vec packed_vectors[PACKED_VECTORS];
 typedef berth_vec packed_sums[PACKED_FEW][PACKED_VECTORS];
+
+// The codes of a step for the outputs of vector `index`.
+BERTH_INLINE const uint8_t *packed_at(packed_kind kind, const packed_chunk *of, int64_t step,
+                                      int index) {
+    const int output = index * BERTH_LANES;
+    return of->codes + output / PANEL * of->panel_bytes +
+           (step * PANEL + output % PANEL) * packed_bytes_of(kind);
+}
+
+// A pair of a step, for vectors [first, first + vectors), both even.
+BERTH_INLINE void packed_pairs(packed_shape shape, const packed_chunk *of, int64_t step, int pair,
+                               packed_vectors pairs) {
+    BERTH_UNROLL
+    for (int i = 0; i < shape.vectors; i += 2) {
+        const uint8_t *codes = packed_at(shape.kind, of, step, shape.first + i);
+        if (shape.kind == PACKED_U4) {
+            pairs[i] = packed_shift(codes, pair);
+            pairs[i + 1] = packed_shift(codes + sizeof(berth_vec), pair);
+        } else {
+            packed_look_up(shape.kind, codes, of->table, pairs + i);
+        }
+    }
+}
+
+// ---- a few rows ---------------------------------------------------------------------------------
 
 BERTH_INLINE float *packed_sum_at(float *sums, packed_shape shape, int row, int i) {
     const int output = (shape.first + i) * BERTH_LANES;
     return sums + (output / PANEL * shape.rows + row) * PANEL + output % PANEL;
 }
 
-BERTH_INLINE void packed_add_column(packed_shape shape, packed_sums sums, const packed_chunk *of,
-                                    int64_t pair, int second) {
-    const uint8_t *codes = of->codes + pair * packed_pair(shape.kind);
-    const float *x = of->x + (2 * pair + second) * shape.rows;
-    berth_vec weights[PACKED_VECTORS];
-    BERTH_UNROLL
-    for (int i = 0; i < shape.vectors; ++i) {
-        const int index = shape.first + i;
-        weights[i] = packed_at(shape.kind, codes, second, index,
-                               berth_vec_load(of->zeros + index * BERTH_LANES));
-    }
+// Adds the products of one word of x for every row.
+BERTH_INLINE void packed_add(packed_shape shape, packed_sums sums, packed_vectors weights,
+                             const float *x) {
     BERTH_UNROLL
     for (int row = 0; row < shape.rows; ++row) {
-        const berth_vec value = berth_vec_of(x[row]);
+        const berth_vec value = berth_vec_of_bits(x + row);
         BERTH_UNROLL
         for (int i = 0; i < shape.vectors; ++i) {
-            sums[row][i] = berth_vec_fma(weights[i], value, sums[row][i]);
+            sums[row][i] = add_product(shape.product, sums[row][i], weights[i], value);
+        }
+    }
+}
+
+BERTH_INLINE void packed_add_step(packed_shape shape, packed_sums sums, const packed_chunk *of,
+                                  int64_t step) {
+    const int words = packed_columns(shape.kind) / (shape.product == DOT_BF16 ? 2 : 1);
+    packed_vectors weights;
+    BERTH_UNROLL
+    for (int word = 0; word < words; ++word) {
+        if (shape.product == DOT_BF16) {
+            packed_pairs(shape, of, step, word, weights);
+        } else {
+            BERTH_UNROLL
+            for (int i = 0; i < shape.vectors; ++i) {
+                const int index = shape.first + i;
+                weights[i] = packed_number(shape.kind, packed_at(shape.kind, of, step, index), word,
+                                           berth_vec_load(of->zeros + index * BERTH_LANES));
+            }
+        }
+        packed_add(shape, sums, weights, of->x + (step * words + word) * shape.rows);
+    }
+}
+
+// Arithmetic takes so long that the processor's own fetching falls behind.
+BERTH_INLINE void packed_prefetch(packed_shape shape, const packed_chunk *of, int64_t step) {
+    BERTH_UNROLL
+    for (int i = 0; i < shape.vectors; ++i) {
+        const uint8_t *codes = packed_at(shape.kind, of, step, shape.first + i);
+        if ((shape.first + i) * BERTH_LANES * packed_bytes_of(shape.kind) % 64 == 0) {
+            BERTH_PREFETCH_FAR(codes + PACKED_FAR);
         }
     }
 }
@@ -151,9 +128,9 @@ BERTH_INLINE void packed_multiply(packed_shape shape, const packed_chunk *all) {
                                        : berth_vec_load(packed_sum_at(of.sums, shape, row, i));
         }
     }
-    for (int64_t pair = 0; pair < of.pairs; ++pair) {
-        packed_add_column(shape, sums, &of, pair, 0);
-        packed_add_column(shape, sums, &of, pair, 1);
+    for (int64_t step = 0; step < of.steps; ++step) {
+        packed_prefetch(shape, &of, step);
+        packed_add_step(shape, sums, &of, step);
     }
     BERTH_UNROLL
     for (int row = 0; row < shape.rows; ++row) {
@@ -164,63 +141,102 @@ BERTH_INLINE void packed_multiply(packed_shape shape, const packed_chunk *all) {
     }
 }
 
-// Eight vectors of sums: enough to be added at once, and not too many for any set's registers.
-#define PACKED_TILE(kind, rows)                                                                    \
-    static void kind##_##rows(const packed_chunk *of) {                                            \
+// So many sums as can be added at once, and as fit in any set's registers.
+#define PACKED_TILE(product, kind, rows)                                                           \
+    static void product##_##kind##_##rows(const packed_chunk *of) {                                \
         enum {                                                                                     \
-            ALL = PACKED_WIDTH / BERTH_LANES,                                                      \
-            FIT = (rows) == 1   ? 8                                                                \
-                  : (rows) == 2 ? 4                                                                \
-                                : 2,                                                               \
-            VECTORS = FIT < ALL ? FIT : ALL                                                        \
+            FIT = BERTH_TILE_ROWS * 4 / 3 / ((rows) == 3 ? 4 : (rows)),                            \
+            VECTORS = FIT < PACKED_VECTORS ? FIT : PACKED_VECTORS                                  \
         };                                                                                         \
-        for (int first = 0; first < ALL; first += VECTORS) {                                       \
-            packed_multiply((packed_shape){kind, rows, first, VECTORS}, of);                       \
+        for (int first = 0; first < PACKED_VECTORS; first += VECTORS) {                            \
+            packed_multiply((packed_shape){kind, product, rows, first, VECTORS}, of);              \
         }                                                                                          \
     }
-#define PACKED_TILES(kind)                                                                         \
-    PACKED_TILE(kind, 1) PACKED_TILE(kind, 2) PACKED_TILE(kind, 3) PACKED_TILE(kind, 4)
-PACKED_TILES(PACKED_U4)
-PACKED_TILES(PACKED_U8)
-PACKED_TILES(PACKED_E2M1)
-PACKED_TILES(PACKED_E4M3)
+#define PACKED_TILES(product, kind)                                                                \
+    PACKED_TILE(product, kind, 1)                                                                  \
+    PACKED_TILE(product, kind, 2)                                                                  \
+    PACKED_TILE(product, kind, 3)                                                                  \
+    PACKED_TILE(product, kind, 4)
+PACKED_TILES(TIMES_F32, PACKED_U4)
+PACKED_TILES(TIMES_F32, PACKED_U8)
+PACKED_TILES(TIMES_F32, PACKED_E2M1)
+PACKED_TILES(TIMES_F32, PACKED_E4M3)
+PACKED_TILES(DOT_BF16, PACKED_U4)
+PACKED_TILES(DOT_BF16, PACKED_U8)
+PACKED_TILES(DOT_BF16, PACKED_E4M3)
 
-#define PACKED_ROW(kind) [kind] = {NULL, kind##_1, kind##_2, kind##_3, kind##_4}
+#define PACKED_ROW(product, kind)                                                                  \
+    [kind] = {NULL, product##_##kind##_1, product##_##kind##_2, product##_##kind##_3,              \
+              product##_##kind##_4}
 
-static void (*const packed_few[PACKED_KINDS][PACKED_FEW + 1])(const packed_chunk *of) = {
-    PACKED_ROW(PACKED_U4),
-    PACKED_ROW(PACKED_U8),
-    PACKED_ROW(PACKED_E2M1),
-    PACKED_ROW(PACKED_E4M3),
+typedef void (*packed_fn)(const packed_chunk *of);
+
+static const packed_fn packed_few[][PACKED_E4M3 + 1][PACKED_FEW + 1] = {
+    [TIMES_F32] = {PACKED_ROW(TIMES_F32, PACKED_U4), PACKED_ROW(TIMES_F32, PACKED_U8),
+                   PACKED_ROW(TIMES_F32,                                                                         PACKED_E2M1),                  PACKED_ROW(TIMES_F32, PACKED_E4M3)},
+    [DOT_BF16] = {PACKED_ROW(DOT_BF16,        PACKED_U4),                  PACKED_ROW(DOT_BF16,                    PACKED_U8),
+                   PACKED_ROW(DOT_BF16, PACKED_E4M3)},
 };
 
 // ---- many rows ----------------------------------------------------------------------------------
 
-#define PACKED_WIDENED ((int64_t)2 * PACKED_CHUNK * PACKED_WIDTH) // floats of a widened chunk
+#define PACKED_WIDENED ((int64_t)PACKED_CHUNK * PACKED_WIDTH) // floats of a widened chunk
 
-BERTH_INLINE void packed_widen_as(packed_kind kind, const packed_chunk *of, float *to) {
-    for (int64_t pair = 0; pair < of->pairs; ++pair) {
-        const uint8_t *codes = of->codes + pair * packed_pair(kind);
-        for (int output = 0; output < PACKED_WIDTH; output += BERTH_LANES) {
-            const berth_vec zeros = berth_vec_load(of->zeros + output);
-            float *column = to + (output / PANEL * of->pairs + pair) * 2 * PANEL + output % PANEL;
-            const int index = output / BERTH_LANES;
-            berth_vec_store(column, packed_at(kind, codes, 0, index, zeros));
-            berth_vec_store(column + PANEL, packed_at(kind, codes, 1, index, zeros));
+// To panels of linear, one behind the other.
+BERTH_INLINE void packed_widen_as(packed_kind kind, int product, const packed_chunk *of,
+                                  float *to) {
+    const packed_shape all = {kind, product, 1, 0, PACKED_VECTORS};
+    const int words = packed_columns(kind) / (product == DOT_BF16 ? 2 : 1);
+    for (int64_t step = 0; step < of->steps; ++step) {
+        for (int word = 0; word < words; ++word) {
+            packed_vectors weights;
+            if (product == DOT_BF16) {
+                packed_pairs(all, of, step, word, weights);
+            }
+            for (int i = 0; i < PACKED_VECTORS; ++i) {
+                const int output = i * BERTH_LANES;
+                float *line =
+                    to + (output / PANEL * of->steps * words + step * words + word) * PANEL;
+                const berth_vec zeros = berth_vec_load(of->zeros + output);
+                berth_vec_store(
+                    line + output % PANEL,
+                    product == DOT_BF16
+                        ? weights[i]
+                        : packed_number(kind, packed_at(kind, of, step, i), word, zeros));
+            }
         }
     }
 }
 
-static void packed_widen(packed_kind kind, const packed_chunk *of, float *to) {
-    if (kind == PACKED_U4) {
-        packed_widen_as(PACKED_U4, of, to);
+static void packed_widen(packed_kind kind, int product, const packed_chunk *of, float *to) {
+    if (product == DOT_BF16) {
+        kind == PACKED_U4   ? packed_widen_as(PACKED_U4, DOT_BF16, of, to)
+        : kind == PACKED_U8 ? packed_widen_as(PACKED_U8, DOT_BF16, of, to)
+                            : packed_widen_as(PACKED_E4M3, DOT_BF16, of, to);
+    } else if (kind == PACKED_U4) {
+        packed_widen_as(PACKED_U4, TIMES_F32, of, to);
     } else if (kind == PACKED_U8) {
-        packed_widen_as(PACKED_U8, of, to);
+        packed_widen_as(PACKED_U8, TIMES_F32, of, to);
     } else if (kind == PACKED_E2M1) {
-        packed_widen_as(PACKED_E2M1, of, to);
+        packed_widen_as(PACKED_E2M1, TIMES_F32, of, to);
     } else {
-        packed_widen_as(PACKED_E4M3, of, to);
+        packed_widen_as(PACKED_E4M3, TIMES_F32, of, to);
     }
 }
+
+// ---- integers -----------------------------------------------------------------------------------
+
+#define TILE_BYTES(rows) TILE(DOT_BYTES, rows)
+#define TILE_WORDS(rows) TILE(DOT_WORDS, rows)
+BERTH_TILE_HEIGHTS(TILE_BYTES)
+BERTH_TILE_HEIGHTS(TILE_WORDS)
+
+#define ROW_BYTES(rows) [rows] = DOT_BYTES_##rows,
+#define ROW_WORDS(rows) [rows] = DOT_WORDS_##rows,
+
+static const tile_fn packed_integers[2][BERTH_TILE_ROWS + 1] = {
+    {BERTH_TILE_HEIGHTS(ROW_BYTES)},
+    {BERTH_TILE_HEIGHTS(ROW_WORDS)},
+};
 
 #endif

@@ -48,8 +48,14 @@
 //   low, high       the lower, the upper halves of two by turns; even, odd: every second lane of
 //                   two, which takes them apart again
 //   table           the number of a table of BERTH_TABLE that the lowest bits of each lane name;
-//   fast
-//                   where BERTH_HAS_TABLE
+//                   fast where BERTH_HAS_TABLE
+//   dot_words       sum + the products of both pairs of signed 16 bits of each lane
+//   dot_bytes       sum + the four products of unsigned bytes by signed ones of each lane
+//   pick_bytes      of the bytes of two vectors, one behind the other, those that the lowest bits
+//                   of each byte of a third one name
+//
+// dot, dot_bytes and pick_bytes are for machines that berth_vec_has_… them, and no others.
+//
 //   store_past      past the caches, to an address of the vector's own alignment; a part of a
 //                   kernel ends with berth_past_end, which orders these stores before what follows
 
@@ -166,6 +172,31 @@ BERTH_INLINE int berth_vec_has_dot(void) {
     return __builtin_cpu_supports("avx512bf16") != 0;
 }
 
+BERTH_INLINE berth_vec_bits berth_vec_dot_words(berth_vec_bits sum, berth_vec_bits a,
+                                                berth_vec_bits b) {
+    return sum + (berth_vec_bits)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+}
+
+BERTH_INLINE berth_vec_bits berth_vec_dot_bytes(berth_vec_bits sum, berth_vec_bits a,
+                                                berth_vec_bits b) {
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+    return sum;
+}
+
+BERTH_INLINE int berth_vec_has_dot_bytes(void) {
+    return __builtin_cpu_supports("avx512vnni") != 0;
+}
+
+BERTH_INLINE berth_vec_bits berth_vec_pick_bytes(berth_vec_bits a, berth_vec_bits b,
+                                                 berth_vec_bits indices) {
+    __asm__("vpermi2b %2, %1, %0" : "+v"(indices) : "v"(a), "v"(b));
+    return indices;
+}
+
+BERTH_INLINE int berth_vec_has_pick_bytes(void) {
+    return __builtin_cpu_supports("avx512vbmi") != 0;
+}
+
 BERTH_INLINE berth_vec berth_vec_low(berth_vec a, berth_vec b) {
     return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
 }
@@ -246,6 +277,11 @@ BERTH_INLINE berth_vec berth_vec_load_f16(const uint16_t *from) {
 
 BERTH_INLINE berth_vec_halves berth_vec_to_f16(berth_vec a) {
     return (berth_vec_halves)_mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT);
+}
+
+BERTH_INLINE berth_vec_bits berth_vec_dot_words(berth_vec_bits sum, berth_vec_bits a,
+                                                berth_vec_bits b) {
+    return sum + (berth_vec_bits)_mm256_madd_epi16((__m256i)a, (__m256i)b);
 }
 
 BERTH_INLINE berth_vec berth_vec_low(berth_vec a, berth_vec b) {
@@ -332,6 +368,13 @@ BERTH_INLINE berth_vec_halves berth_vec_to_f16(berth_vec a) {
     return halves;
 }
 
+BERTH_INLINE berth_vec_bits berth_vec_dot_words(berth_vec_bits sum, berth_vec_bits a,
+                                                berth_vec_bits b) {
+    const berth_vec_ints low = ((berth_vec_ints)a << 16 >> 16) * ((berth_vec_ints)b << 16 >> 16);
+    const berth_vec_ints high = ((berth_vec_ints)a >> 16) * ((berth_vec_ints)b >> 16);
+    return sum + (berth_vec_bits)(low + high);
+}
+
 BERTH_INLINE berth_vec berth_vec_low(berth_vec a, berth_vec b) {
     return __builtin_shufflevector(a, b, 0, 4, 1, 5);
 }
@@ -404,8 +447,12 @@ BERTH_INLINE berth_vec_bits berth_vec_round_bf16(berth_vec a) {
 }
 
 // sum += first · first + second · second of each pair of bf16. Only where berth_vec_has_dot holds.
-#define berth_vec_dot(sum, a, b) ((void)(a), (void)(b), (sum))
-#define berth_vec_has_dot()      0
+#define berth_vec_dot(sum, a, b)            ((void)(a), (void)(b), (sum))
+#define berth_vec_has_dot()                 0
+#define berth_vec_dot_bytes(sum, a, b)      ((void)(a), (void)(b), (sum))
+#define berth_vec_has_dot_bytes()           0
+#define berth_vec_pick_bytes(a, b, indices) ((void)(a), (void)(b), (indices))
+#define berth_vec_has_pick_bytes()          0
 #endif
 
 // Whether this machine runs what is compiled for a set (all that have AVX2 have F16C, too).

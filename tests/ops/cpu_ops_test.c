@@ -16,8 +16,6 @@ typedef struct exception {
 static const exception exceptions[] = {
     {"all_gather",     "a world of one: a copy, which the reference makes"      },
     {"all_reduce",     "a world of one: a copy, which the reference makes"      },
-    {"quant_nvfp4",    "its reference only, so far"                             },
-    {"scaled_linear",  "its reference only, so far"                             },
     {"broadcast",      "a world of one: a copy, which the reference makes"      },
     {"gather",         "a world of one: a copy, which the reference makes"      },
     {"recv",           "a world of one: nobody sends"                           },

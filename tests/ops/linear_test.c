@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What linear and packed_linear of platform-cpu promise beyond the cases: a row's result depends on
-// nothing but the row, and both products of bf16 agree with the reference, whichever this machine
-// would choose.
+// What linear, packed_linear and scaled_linear of platform-cpu promise beyond the cases: a row's
+// result depends on nothing but the row, and both products of bf16 agree with the reference,
+// whichever this machine would choose.
 #include <stdio.h>
 #include <string.h>
 
@@ -13,6 +13,7 @@
 
 extern const berth_op berth_op_linear;
 extern const berth_op berth_op_packed_linear;
+extern const berth_op berth_op_scaled_linear;
 
 #define ROWS 130
 
@@ -82,24 +83,42 @@ TEST(a_row_depends_on_no_other_row_and_on_no_thread) {
     }
 }
 
+static void check_every_set(const berth_op *op, const char *const *cases, size_t count) {
+    for (size_t set = 0; set < op_kernel_sets(); ++set) {
+        op_kernel_use(set);
+        for (size_t i = 0; i < count; ++i) {
+            check_case(op, cases[i]);
+        }
+    }
+}
+
 // Why T is as wide for any count: texts of attributes stay where they are when rows are built anew.
 TEST(a_row_of_packed_linear_depends_on_no_other_row_and_on_no_thread) {
     static const char *const cases[] = {
         "T=%-3d x=f32[T,518] weight=u8[333,259]<256! weight_scale=f32[333,5]! code=u4 "
         "group_shape=1,128 max=130",
+        "T=%-3d x=bf16[T,518] weight=u8[333,259]<256! weight_scale=f32[333,5]! code=u4 "
+        "group_shape=1,128 max=130",
         "T=%-3d x=f32[T,517] weight=u8[333,517]<256! weight_scale=f32[333,1]! code=u8 "
+        "group_shape=1,-1 max=130",
+        "T=%-3d x=bf16[T,517] weight=u8[333,517]<256! weight_scale=f32[333,1]! code=u8 "
         "group_shape=1,-1 max=130",
         "T=%-3d x=f32[T,518] weight=u8[333,259]<256! weight_scale=f32[333,33]! code=e2m1 "
         "group_shape=1,16 max=130",
         "T=%-3d x=f32[T,517] weight=f8[333,517]! weight_scale=f32[3,5]! code=e4m3 "
         "group_shape=128,128 max=130",
     };
-    for (size_t set = 0; set < op_kernel_sets(); ++set) {
-        op_kernel_use(set);
-        for (size_t i = 0; i < BERTH_COUNT(cases); ++i) {
-            check_case(&berth_op_packed_linear, cases[i]);
-        }
-    }
+    check_every_set(&berth_op_packed_linear, cases, BERTH_COUNT(cases));
+}
+
+TEST(a_row_of_scaled_linear_depends_on_no_other_row_and_on_no_thread) {
+    static const char *const cases[] = {
+        "T=%-3d x=i8[T,1031]<127 x_scale=f32[T,1] weight=i8[333,1031]<127! "
+        "weight_scale=f32[333,1]! group_shape=1,-1 dtype=f32 max=130",
+        "T=%-3d x=f8[T,517] x_scale=f32[T,5] weight=f8[333,517]! weight_scale=f32[3,5]! "
+        "group_shape=128,128 dtype=f32 max=130",
+    };
+    check_every_set(&berth_op_scaled_linear, cases, BERTH_COUNT(cases));
 }
 
 TEST(both_products_of_bf16_agree_with_the_reference) {

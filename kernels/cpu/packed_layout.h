@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// The resident layout of a weight of codes, and how a weight gets into it: for packed_linear and
+// scaled_linear.
+//
+// Codes [out, in] are cut into panels of 32 outputs, an even number of them, each of which lies in
+// one piece, its columns in steps (what is missing of the last step and panel is code 0):
+//
+//   u4                    [in / 8][32 outputs] words: column 2p at bit 4p, column 2p + 1 at bit
+//                         16 + 4p, so that a shift brings a pair to where two bf16 have it
+//   u8, e4m3, i8 as u8    [in / 2][32 outputs][2]   of i8 128 higher
+//   e2m1                  [in / 2][32 outputs]      the even column in the lower half
+//   i8 by i8              [in / 4][32 outputs][4]   128 higher: unsigned, as dot_bytes wants one
+//
+// Scales and zero points lie beside them as [panels / 2][groups][64 outputs]. One row of x reads
+// all of it front to back. It is the same for every instruction set.
+#ifndef BERTH_KERNELS_CPU_PACKED_LAYOUT_H
+#define BERTH_KERNELS_CPU_PACKED_LAYOUT_H
+
+#include <codes.h>
+#include <cpu/linear_panel.h>
+#include <cpu/simd.h>
+
+#define PACKED_WIDTH 64 // outputs of two panels, which are multiplied together
+
+// What codes are to the arithmetic.
+typedef enum packed_kind {
+    PACKED_U4,
+    PACKED_U8,
+    PACKED_E2M1,
+    PACKED_E4M3,
+    PACKED_I8, // by i8
+} packed_kind;
+
+static inline packed_kind packed_kind_of(berth_code code) {
+    return code == BERTH_CODE_U4     ? PACKED_U4
+           : code == BERTH_CODE_E2M1 ? PACKED_E2M1
+           : code == BERTH_CODE_E4M3 ? PACKED_E4M3
+                                     : PACKED_U8;
+}
+
+BERTH_INLINE int packed_is_half(packed_kind kind) {
+    return kind == PACKED_U4 || kind == PACKED_E2M1;
+}
+
+// Columns of a step, and bytes of it for each output.
+BERTH_INLINE int packed_columns(packed_kind kind) {
+    return kind == PACKED_U4 ? 8 : kind == PACKED_I8 ? 4 : 2;
+}
+
+BERTH_INLINE int packed_bytes_of(packed_kind kind) {
+    return packed_columns(kind) / (packed_is_half(kind) ? 2 : 1);
+}
+
+static inline int64_t packed_panel_bytes(packed_kind kind, int64_t columns) {
+    return pieces(columns, packed_columns(kind)) * packed_bytes_of(kind) * PANEL;
+}
+
+// ---- codes --------------------------------------------------------------------------------------
+
+#define PACKED_SLAB 64 // words of a row at a time
+
+// A weight as it is stored, or rows of it.
+typedef struct packed_source {
+    const berth_tensor *codes;
+    packed_kind kind;
+    int64_t columns;
+    uint32_t flip; // bits of every word that change
+} packed_source;
+
+static inline void packed_load(const packed_source *from, int64_t output, int64_t word,
+                               float words[PANEL][PACKED_SLAB]) {
+    const int64_t bytes = from->codes->shape[1];
+    const int64_t rows = at_most(PANEL, from->codes->shape[0] - output);
+    const int64_t count = at_most((int64_t)sizeof words[0], bytes - word * 4);
+    memset(words, 0, PANEL * sizeof words[0]);
+    for (int64_t row = 0; row < rows; ++row) {
+        memcpy(words[row], (const char *)berth_row(from->codes, output + row) + word * 4,
+               (size_t)count);
+    }
+}
+
+// Four nibbles, one in each byte, one behind the other.
+static inline uint32_t packed_join(uint32_t nibbles) {
+    const uint32_t twos = (nibbles | nibbles >> 4) & 0x00ff00ffu;
+    return (twos | twos >> 8) & 0xffffu;
+}
+
+// Word `at` of all outputs to its steps, of which there are `steps`.
+static inline void packed_place(const packed_source *from, const uint32_t *words, int64_t at,
+                                int64_t steps, uint8_t *panel) {
+    const int64_t bytes = packed_bytes_of(from->kind); // of a word's four
+    const int64_t of_word = 4 / bytes;
+    const int64_t end = at_most((at + 1) * of_word, steps);
+    for (int64_t output = 0; output < PANEL; ++output) {
+        uint32_t word = words[output] ^ from->flip;
+        if (from->kind == PACKED_U4) {
+            word = packed_join(word & 0x0f0f0f0fu) | packed_join(word >> 4 & 0x0f0f0f0fu) << 16;
+        }
+        for (int64_t step = at * of_word; step < end; ++step) {
+            memcpy(panel + (step * PANEL + output) * bytes,
+                   (const char *)&word + (step - at * of_word) * bytes, (size_t)bytes);
+        }
+    }
+}
+
+// The 32 outputs from `output` on; those that the source does not have are code 0.
+static inline void packed_panel(const packed_source *from, int64_t output, uint8_t *panel) {
+    const int64_t words = pieces(from->codes->shape[1], 4);
+    const int64_t steps = pieces(from->columns, packed_columns(from->kind));
+    float rows[PANEL][PACKED_SLAB];
+    float columns[PACKED_SLAB][PANEL];
+    for (int64_t word = 0; word < words; word += PACKED_SLAB) {
+        const int64_t count = at_most(PACKED_SLAB, words - word);
+        packed_load(from, output, word, rows);
+        berth_transpose(rows[0], PACKED_SLAB, PANEL, count, columns[0]);
+        for (int64_t i = 0; i < count; ++i) {
+            packed_place(from, (const uint32_t *)(const void *)columns[i], word + i, steps, panel);
+        }
+    }
+}
+
+// Rows of a weight as they are stored, to where the first of them belongs.
+static inline void packed_put(const packed_source *from, uint8_t *to) {
+    const int64_t panel = packed_panel_bytes(from->kind, from->columns);
+    const int64_t end = pieces(from->codes->shape[0], PACKED_WIDTH) * PACKED_WIDTH;
+    for (int64_t output = 0; output < end; output += PANEL) {
+        packed_panel(from, output, to + output / PANEL * panel);
+    }
+}
+
+static inline uint64_t packed_bytes_for(packed_kind kind, int64_t outputs, int64_t columns) {
+    return (uint64_t)(pieces(outputs, PACKED_WIDTH) * 2 * packed_panel_bytes(kind, columns));
+}
+
+// ---- scales and zero points ---------------------------------------------------------------------
+
+// Of groups of `rows` outputs, of which there are `outputs`.
+static inline uint64_t packed_scale_bytes(const berth_value_type *scales, int64_t outputs) {
+    return (uint64_t)(pieces(outputs, PACKED_WIDTH) * PACKED_WIDTH * scales->dims[1].b) *
+           BERTH_DTYPE_BITS(scales->dtype) / 8;
+}
+
+// Row `first` of the scales and those behind it, each for `repeats` outputs.
+static inline void packed_put_scales(const berth_tensor *from, int64_t first, int64_t repeats,
+                                     int64_t outputs, char *to) {
+    const int64_t element = BERTH_DTYPE_BITS(from->dtype) / 8;
+    const int64_t groups = from->shape[1];
+    const int64_t end = at_most((first + from->shape[0]) * repeats, outputs);
+    const int64_t padded = pieces(end, PACKED_WIDTH) * PACKED_WIDTH;
+    for (int64_t output = first * repeats; output < padded; ++output) {
+        char *place =
+            to + (output / PACKED_WIDTH * groups * PACKED_WIDTH + output % PACKED_WIDTH) * element;
+        for (int64_t i = 0; i < groups; ++i) {
+            if (output < end) {
+                const char *row = berth_row(from, output / repeats - first);
+                memcpy(place + i * PACKED_WIDTH * element, row + i * element, (size_t)element);
+            } else {
+                memset(place + i * PACKED_WIDTH * element, 0, (size_t)element);
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// The numbers that codes are for, in vectors: floats, or pairs of bf16 for their dot product.
+//
+// As pairs, u4 becomes 16 + code by a shift, u8 code − 127.5 and e4m3 its number by tables of
+// bytes. Zero points are not taken off then: whoever adds the products up takes off what is too
+// much, times the sum of x.
+#ifndef BERTH_KERNELS_CPU_PACKED_NUMBER_H
+#define BERTH_KERNELS_CPU_PACKED_NUMBER_H
+
+#include <cpu/linear_tile.h>
+#include <cpu/packed_layout.h>
+
+#define PACKED_TABLE 256 // bytes: of the bf16 of numbers 0 to 127 the lower, then the upper halves
+
+// What the numbers below are to be multiplied by: as floats they are widened as f16, whose
+// exponents begin lower.
+static inline float packed_factor(packed_kind kind, int product) {
+    return product != TIMES_F32  ? 1.0f
+           : kind == PACKED_E2M1 ? 0x1p14f
+           : kind == PACKED_E4M3 ? 0x1p8f
+                                 : 1.0f;
+}
+
+// How much more they are than codes, where zero points are not taken off.
+static inline float packed_excess(packed_kind kind, int product) {
+    return kind == PACKED_I8      ? 128.0f
+           : product == TIMES_F32 ? 0.0f
+           : kind == PACKED_U4    ? 16.0f
+           : kind == PACKED_U8    ? -127.5f
+                                  : 0.0f;
+}
+
+// A float with this exponent is a whole number, its lowest bits: 2^23 more than a code there.
+#define PACKED_WHOLE 0x1p23f
+
+// ---- floats -------------------------------------------------------------------------------------
+
+BERTH_INLINE berth_vec packed_as_f16(berth_vec_halves halves) {
+    return berth_vec_load_f16((const uint16_t *)&halves);
+}
+
+BERTH_INLINE berth_vec packed_e2m1(berth_vec_halves code) {
+    return packed_as_f16((code & 7) << 9 | (code & 8) << 12);
+}
+
+BERTH_INLINE berth_vec packed_e4m3(berth_vec_halves code) {
+    const berth_vec_halves magnitude = code & 0x7f;
+    const berth_vec_halves is_nan = (berth_vec_halves)(magnitude == 0x7f);
+    return packed_as_f16(magnitude << 7 | (code & 0x80) << 8 | (is_nan & 0x7e00));
+}
+
+// A byte of each output, as 16 bits.
+BERTH_INLINE berth_vec_halves packed_halves(packed_kind kind, const uint8_t *codes, int second) {
+    if (kind == PACKED_E2M1) {
+        berth_vec_bytes bytes;
+        memcpy(&bytes, codes, sizeof bytes);
+        const berth_vec_halves both = __builtin_convertvector(bytes, berth_vec_halves);
+        return second ? both >> 4 : both;
+    }
+    berth_vec_halves both;
+    memcpy(&both, codes, sizeof both);
+    return second ? both >> 8 : both & 0xff;
+}
+
+// Column `column` of a step, less the zero points.
+BERTH_INLINE berth_vec packed_number(packed_kind kind, const uint8_t *codes, int column,
+                                     berth_vec zeros) {
+    if (kind == PACKED_E2M1) {
+        return packed_e2m1(packed_halves(kind, codes, column));
+    }
+    if (kind == PACKED_E4M3) {
+        return packed_e4m3(packed_halves(kind, codes, column));
+    }
+    const berth_vec_bits code =
+        kind == PACKED_U4
+            ? (berth_vec_bits)berth_vec_load(codes) >> (column / 2 * 4 + column % 2 * 16) & 15u
+            : berth_vec_widen(packed_halves(kind, codes, column));
+    return (berth_vec)(code | (berth_vec_bits)berth_vec_of(PACKED_WHOLE)) - zeros;
+}
+
+// ---- pairs of bf16 ------------------------------------------------------------------------------
+
+// Bytes of two vectors by turns: of their lower, then of their upper halves.
+static const uint8_t packed_turns[2][64] = {
+    {0,  64, 1,  65, 2,  66, 3,  67, 4,  68,  5,  69,  6,  70,  7,  71,  8, 72,  9,  73,  10, 74,
+     11,                                                                                               75,  12, 76,  13, 77,  14, 78,  15, 79,  16, 80,  17, 81,  18, 82,  19, 83,  20, 84,  21, 85,
+     22,                                                                                                                                                                                                  86,  23, 87,  24, 88,  25, 89,  26, 90,  27, 91,  28, 92,  29, 93,  30, 94,  31, 95 },
+    {32, 96, 33, 97, 34, 98, 35, 99, 36, 100, 37, 101, 38, 102, 39, 103,
+     40,                                                                    104, 41, 105, 42, 106, 43, 107, 44, 108, 45, 109, 46, 110, 47, 111,
+     48,                                                                                                                                            112, 49, 113, 50, 114, 51, 115, 52, 116, 53, 117, 54, 118, 55, 119,
+     56,                                                                                                                                                                                                                    120, 57, 121, 58, 122, 59, 123, 60, 124, 61, 125, 62, 126, 63, 127},
+};
+
+BERTH_INLINE berth_vec_bits packed_bits(const void *from) {
+    return (berth_vec_bits)berth_vec_load(from);
+}
+
+// The pairs of two vectors of outputs. Of u8 the lower half counts down from 127: the code with its
+// bits changed, and the sign.
+BERTH_INLINE void packed_look_up(packed_kind kind, const uint8_t *codes, const uint8_t *table,
+                                 berth_vec pairs[2]) {
+    const berth_vec_bits code = packed_bits(codes);
+    const berth_vec_bits sign = (kind == PACKED_U8 ? ~code : code) & 0x80808080u;
+    const berth_vec_bits index = kind == PACKED_U8 ? code ^ (sign - (sign >> 7)) : code;
+    const berth_vec_bits low =
+        berth_vec_pick_bytes(packed_bits(table), packed_bits(table + 64), index);
+    const berth_vec_bits high =
+        berth_vec_pick_bytes(packed_bits(table + 128), packed_bits(table + 192), index) | sign;
+    pairs[0] = (berth_vec)berth_vec_pick_bytes(low, high, packed_bits(packed_turns[0]));
+    pairs[1] = (berth_vec)berth_vec_pick_bytes(low, high, packed_bits(packed_turns[1]));
+}
+
+// 16 + code: the four bits are those of a bf16 behind the exponent of 16.
+BERTH_INLINE berth_vec packed_shift(const uint8_t *codes, int pair) {
+    const berth_vec_bits words = packed_bits(codes);
+    const berth_vec_bits moved = pair == 0 ? words << 3 : words >> (4 * pair - 3);
+    return (berth_vec)((moved & 0x00780078u) | 0x41804180u);
+}
+
+#endif

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// scaled_linear: codes of i8 are multiplied as integers, exactly; codes of e4m3 as the numbers they
+// are for (packed_tile.h).
+#include <cpu/cpu.h>
+
+#include <cpu/packed_run.h>
+
+enum { X, X_SCALE, WEIGHT, WEIGHT_SCALE, SUM_BIAS, BIAS };
+
+#define MOST_COLUMNS 65536 // of i8: sums of x are exact as floats, those of products as integers
+
+// ---- instances ----------------------------------------------------------------------------------
+
+static packed_kind kind_of(const berth_op_site *site) {
+    return site->inputs[X]->dtype == BERTH_DTYPE_I8 ? PACKED_I8 : PACKED_E4M3;
+}
+
+static int64_t width_of(const berth_op_site *site) {
+    return site->inputs[WEIGHT]->dims[1].b;
+}
+
+static berth_code_scales groups_of(const berth_op_site *site) {
+    return berth_code_scales_of(site, NULL, site->inputs[WEIGHT]->dims[0].b, width_of(site));
+}
+
+static berth_status supports(const berth_op_site *site, const berth_device *device) {
+    (void)device;
+    const uint64_t needed = UINT64_C(1) << WEIGHT | UINT64_C(1) << WEIGHT_SCALE;
+    if ((site->parameter_mask & needed) != needed) {
+        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED,
+                                 "codes or scales are no parameters and cannot be packed");
+    }
+    const packed_kind kind = kind_of(site);
+    const int64_t columns = groups_of(site).columns;
+    if (!packed_has_group(kind, columns, width_of(site))) {
+        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED,
+                                 "groups of %lld columns: %d columns are multiplied together",
+                                 (long long)columns, packed_columns(kind));
+    }
+    return kind != PACKED_I8 || at_most(columns, width_of(site)) <= MOST_COLUMNS
+               ? BERTH_OK
+               : BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED,
+                                   "groups of %lld columns, whose sums may pass 32 bits",
+                                   (long long)columns);
+}
+
+static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
+    const berth_status status = berth_instance_new(site, 2 * sizeof(packed), out_self);
+    if (status == BERTH_OK) {
+        packed *self = *out_self;
+        self->kind = kind_of(site);
+        self->in = width_of(site);
+        self->out = site->inputs[WEIGHT]->dims[0].b;
+        packed_init(self, site->inputs[X]->dtype, groups_of(site).columns, device->self);
+    }
+    return status;
+}
+
+// ---- packing ------------------------------------------------------------------------------------
+
+static uint64_t packed_bytes(const berth_op_site *site, uint64_t input) {
+    const int64_t outputs = site->inputs[WEIGHT]->dims[0].b;
+    return input == WEIGHT         ? packed_bytes_for(kind_of(site), outputs, width_of(site))
+           : input == WEIGHT_SCALE ? packed_scale_bytes(site->inputs[input], outputs)
+                                   : 0;
+}
+
+static berth_status pack_rows(const berth_op_site *site, uint64_t input, const berth_tensor *source,
+                              int64_t first, const berth_tensor *destination) {
+    uint8_t *to = berth_data(destination);
+    if (input != WEIGHT) {
+        packed_put_scales(source, first, groups_of(site).rows, site->inputs[WEIGHT]->dims[0].b,
+                          (char *)to);
+        return BERTH_OK;
+    }
+    const packed_source from = {
+        .codes = source,
+        .kind = kind_of(site),
+        .columns = width_of(site),
+        .flip = kind_of(site) == PACKED_I8 ? 0x80808080u : 0,
+    };
+    packed_put(&from, to + first / PANEL * packed_panel_bytes(from.kind, from.columns));
+    return BERTH_OK;
+}
+
+static berth_status pack(const berth_op_site *site, uint64_t input, const berth_tensor *source,
+                         const berth_tensor *destination) {
+    return pack_rows(site, input, source, 0, destination);
+}
+
+// ---- running ------------------------------------------------------------------------------------
+
+static void load_i8(const packed_job *in, int64_t row, int64_t first, int64_t count, float *to) {
+    const int8_t *codes = (const int8_t *)berth_row(in->args->inputs[X], row) + first;
+    for (int64_t i = 0; i < count; ++i) {
+        to[i] = (float)codes[i];
+    }
+}
+
+static void load_e4m3(const packed_job *in, int64_t row, int64_t first, int64_t count, float *to) {
+    const uint8_t *codes = (const uint8_t *)berth_row(in->args->inputs[X], row) + first;
+    int64_t i = 0;
+    for (; i + BERTH_LANES <= count; i += BERTH_LANES) {
+        berth_vec_bytes bytes;
+        memcpy(&bytes, codes + i, sizeof bytes);
+        const berth_vec_halves halves = __builtin_convertvector(bytes, berth_vec_halves);
+        berth_vec_store(to + i,
+                        packed_e4m3(halves) * berth_vec_of(packed_factor(PACKED_E4M3, TIMES_F32)));
+    }
+    for (; i < count; ++i) {
+        to[i] = berth_from_f8(codes[i]);
+    }
+}
+
+// Four codes each.
+static void load_bytes(const packed_job *in, int64_t row, int64_t first, int64_t count, float *to) {
+    const int8_t *codes = (const int8_t *)berth_row(in->args->inputs[X], row) + first * 4;
+    const int64_t there = at_most(in->self->in - first * 4, count * 4);
+    to[count - 1] = 0;
+    memcpy(to, codes, (size_t)there);
+}
+
+// Of four codes two words of 16 bits each: the even columns, then the odd ones.
+static void load_words(const packed_job *in, int64_t row, int64_t first, int64_t count, float *to) {
+    const int8_t *codes = berth_row(in->args->inputs[X], row);
+    for (int64_t i = 0; i < count; ++i) {
+        const int64_t column = (first + i) / 2 * 4 + (first + i) % 2;
+        const int16_t pair[2] = {
+            column < in->self->in ? codes[column] : 0,
+            column + 2 < in->self->in ? codes[column + 2] : 0,
+        };
+        memcpy(to + i, pair, sizeof pair);
+    }
+}
+
+static berth_status forward(void *state, const berth_op_args *args) {
+    const packed *self = state;
+    packed_run(
+        (packed_job){
+            .self = self,
+            .args = args,
+            .load = self->product == DOT_BYTES   ? load_bytes
+                    : self->product == DOT_WORDS ? load_words
+                                                 : load_e4m3,
+            .floats = self->kind == PACKED_I8 ? load_i8 : load_e4m3,
+            .weight = args->inputs[WEIGHT],
+            .scales = args->inputs[WEIGHT_SCALE],
+            .x_scales = args->inputs[X_SCALE],
+            .sum_bias = args->inputs[SUM_BIAS],
+            .bias = args->inputs[BIAS],
+        },
+        berth_row_count(args->inputs[X]));
+    return BERTH_OK;
+}
+
+const berth_op_impl berth_kernel_scaled_linear = {
+    .size = sizeof(berth_op_impl),
+    .op = "scaled_linear",
+    .name = "cpu.scaled_linear",
+    .dispatch_key = BERTH_DISPATCH_CPU,
+    .revision = 1,
+    .flags = BERTH_IMPL_DETERMINISTIC,
+    .supports = supports,
+    .create = create,
+    .workspace = packed_workspace,
+    .forward = forward,
+    .destroy = berth_instance_free,
+    .packed_bytes = packed_bytes,
+    .pack = pack,
+    .pack_rows = pack_rows,
+};
