@@ -68,7 +68,6 @@ static berth_status init_group(berth_engine *engine, size_t number) {
     for (size_t i = 0; i < tokens; ++i) {
         group->mapping[i] = -1;
     }
-    group->shapes[TABLE][1] = group->width;
     group->strides[TABLE][0] = group->width;
     group->strides[TABLE][1] = 1;
     group->strides[MAPPING][0] = 1;
@@ -136,7 +135,7 @@ static void append_blocks(const berth_batch_group *group, int64_t block_size,
                           const berth_sequence *sequence, int64_t at, int64_t first) {
     const berth_block_list *list = &sequence->blocks[group->tokens];
     int32_t *row = group->table + at * group->width;
-    for (int64_t i = 0; i < group->width; ++i) {
+    for (int64_t i = 0; i < group->shapes[TABLE][1]; ++i) {
         row[i] = i < list->count ? list->ids[i] : 0;
     }
     for (int64_t i = 0; i < sequence->scheduled; ++i) {
@@ -175,6 +174,20 @@ static void append_sequence(berth_engine *engine, berth_sequence *sequence) {
         sequence->scheduled > batch->max_query_len ? sequence->scheduled : batch->max_query_len;
 }
 
+// A table has as many columns as the step's longest list has blocks; its rows stay where they are.
+static void size_tables(berth_engine *engine) {
+    for (size_t i = 0; i < engine->group_count; ++i) {
+        berth_batch_group *group = &engine->arrays.groups[i];
+        int64_t columns = 1;
+        for (size_t j = 0; group->tokens != SIZE_MAX && j < engine->running; ++j) {
+            const berth_sequence *sequence = &engine->sequences.data[j];
+            const int64_t count = sequence->blocks[group->tokens].count;
+            columns = sequence->scheduled > 0 && count > columns ? count : columns;
+        }
+        group->shapes[TABLE][1] = columns;
+    }
+}
+
 void berth_batch_fill(berth_engine *engine) {
     berth_batch_arrays *arrays = &engine->arrays;
     berth_batch *batch = &arrays->batch;
@@ -184,6 +197,7 @@ void berth_batch_fill(berth_engine *engine) {
         .group_count = (int64_t)engine->group_count,
     };
     arrays->query_start_loc[0] = 0;
+    size_tables(engine);
     for (size_t i = 0; i < engine->running; ++i) {
         if (engine->sequences.data[i].scheduled > 0) {
             append_sequence(engine, &engine->sequences.data[i]);

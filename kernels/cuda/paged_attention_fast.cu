@@ -15,6 +15,7 @@ struct fast_attention : gpu_attention {
     int heads;
     int kv_heads;
     int width;
+    cuda_tile_encode encode; // NULL: prefill without groups
 };
 
 berth_status no(const berth_op_site *site, const char *why) {
@@ -71,6 +72,8 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
     self->heads = static_cast<int>(site->inputs[QUERY]->dims[1].b);
     self->kv_heads = static_cast<int>(site->inputs[KEY]->dims[1].b);
     self->width = static_cast<int>(site->inputs[QUERY]->dims[2].b);
+    self->encode =
+        self->gpu->groups[device->index] && self->width == 128 ? cuda_find_tile_encode() : nullptr;
     status = make_room(self);
     if (status != BERTH_OK) {
         gpu_destroy(self);
@@ -111,9 +114,9 @@ berth_status run_fast(const fast_attention *op, const gpu_attention_call &call,
     }
     berth_status status = gpu_attention_store(op, call, dtype);
     if (status == BERTH_OK && longest > 1) {
-        status = op->gpu->groups[op->device] && call.width == 128
-                     ? cuda_prefill_group(op, call, longest, dtype)
-                     : cuda_prefill(op, call, longest, dtype);
+        const cuda_prefill_call prefill = {&call, longest, op->encode};
+        status = op->encode ? cuda_prefill_group(op, prefill, dtype)
+                            : cuda_prefill(op, call, longest, dtype);
     }
     if (status != BERTH_OK || (longest > 1 && call.sequences == 1)) {
         return status;

@@ -45,10 +45,33 @@ template <int LEFT, bool HAS = CUDA_HAS_WGMMA> static __device__ inline void cud
     }
 }
 
+// What comes before has been done with these values when what comes after it begins. Why: a wait
+// for products says nothing of other registers, and the compiler would put off until behind it what
+// is meant to run beside the products.
+template <int COUNT> static __device__ inline void cuda_settle(float *values) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        asm volatile("" : "+f"(values[i])::"memory");
+    }
+}
+
 // What threads have written to shared memory becomes visible to products.
 template <bool HAS = CUDA_HAS_WGMMA> static __device__ inline void cuda_publish_shared() {
     if constexpr (HAS) {
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    }
+}
+
+// The registers of each thread of a group, which all of its warps give back or ask for; all groups
+// together start with what the kernel's bounds leave them.
+template <int REGISTERS, bool HAS = CUDA_HAS_WGMMA> static __device__ inline void cuda_give_back() {
+    if constexpr (HAS) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+    }
+}
+template <int REGISTERS, bool HAS = CUDA_HAS_WGMMA> static __device__ inline void cuda_ask_for() {
+    if constexpr (HAS) {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
     }
 }
 

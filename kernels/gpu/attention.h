@@ -31,6 +31,7 @@ struct gpu_attention_call {
     const int32_t *block_table; // rows of table_stride
     const int64_t *slots;       // NULL: nothing is stored
     int64_t table_stride;
+    int64_t blocks; // of the caches
     int tokens;
     int sequences;
     int heads;

@@ -146,8 +146,10 @@ static inline gpu_rows gpu_rows_of(const berth_tensor *tensor) {
                     is_deep ? tensor->strides[1] * bytes : 0};
 }
 
+// Why 32 bits: a division of 64 takes as long as a load, and no batch has so many rows.
 template <typename T> static __device__ inline T *gpu_row(const gpu_rows &rows, int64_t row) {
-    const int64_t outer = rows.inner == 1 ? row : row / rows.inner;
+    const int64_t outer =
+        rows.inner == 1 ? row : static_cast<uint32_t>(row) / static_cast<uint32_t>(rows.inner);
     return reinterpret_cast<T *>(rows.data + outer * rows.outer_gap +
                                  (row - outer * rows.inner) * rows.inner_gap);
 }

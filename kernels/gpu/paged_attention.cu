@@ -240,6 +240,7 @@ berth_status gpu_attention_begin(const gpu_attention *self, const berth_op_args 
     out->tokens = static_cast<int>(query->shape[0]);
     out->heads = static_cast<int>(query->shape[1]);
     out->width = static_cast<int>(query->shape[2]);
+    out->blocks = cache->shape[0];
     out->block_size = static_cast<int>(cache->shape[1]);
     out->kv_heads = static_cast<int>(cache->shape[2]);
     while (1 << (out->block_shift + 1) <= out->block_size) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // rms_norm on a GPU: y = x / sqrt(mean(x²) + eps) · weight, with x + residual before it when there
 // is one. A row is read from memory once and kept in registers, by a warp where it is short, else
-// by a block, which has rows fetched ahead. Sums in f32, one rounding of y.
+// by a block. Sums in f32, one rounding of y.
 #include "launch.h"
 
 namespace {
@@ -120,45 +120,30 @@ template <typename T, int N, int COUNT, bool ADDS> struct kept_row {
     }
 };
 
-template <typename T, bool ADDS>
-__device__ void fetch_row(const operands &all, int64_t number, int hidden, int first, int step) {
-    if (number < all.rows) {
-        const row_of<T> row = find_row<T>(all, number);
-        for (int i = first; i < hidden; i += step) {
-            gpu_fetch(row.x + i);
-            if (ADDS) {
-                gpu_fetch(row.residual + i);
-            }
-        }
-    }
-}
-
-// A block a row. The weights are fetched before the kernel waits for its input.
+// A block a row. Few rows: the weights are fetched before the kernel waits for its input. Why a
+// block has no second row: 75 % of a copy, as blocks that stay need more registers and wait for
+// their sums together; rows that come with new blocks are always on their way.
 template <typename T, int N, bool ADDS>
 __global__ void __launch_bounds__(MAX_THREADS) rms_norm_kernel(operands all) {
-    __shared__ float room[2][MAX_THREADS / 32];
+    __shared__ float room[MAX_THREADS / 32];
     const int hidden = static_cast<int>(all.hidden);
     const int step = static_cast<int>(blockDim.x) * N;
     const int first = static_cast<int>(threadIdx.x) * N;
     const T *weight = static_cast<const T *>(all.weight);
     kept_row<T, N, PACKS, ADDS> kept;
     gpu_let_next_begin();
-    for (int i = first; weight && i < hidden; i += step) {
+    for (int i = first; weight && all.rows < FEW_ROWS && i < hidden; i += step) {
         gpu_fetch(weight + i);
     }
     gpu_wait_for_inputs();
-    int turn = 0;
-    for (int64_t number = blockIdx.x; number < all.rows; number += gridDim.x, turn ^= 1) {
-        const row_of<T> row = find_row<T>(all, number);
-        kept.load(row, hidden, first, step);
-        fetch_row<T, ADDS>(all, number + 2 * gridDim.x, hidden, first, step);
-        if (ADDS) {
-            kept.store_sums(row.sums, hidden, first, step);
-        }
-        const float squares = kept.squares(all.columns, first, step);
-        const float scale = scale_of(all, gpu_block_sum(squares, room[turn]));
-        kept.store_y(row.y, weight, hidden, scale, first, step);
+    const row_of<T> row = find_row<T>(all, blockIdx.x);
+    kept.load(row, hidden, first, step);
+    if (ADDS) {
+        kept.store_sums(row.sums, hidden, first, step);
     }
+    const float squares = kept.squares(all.columns, first, step);
+    const float scale = scale_of(all, gpu_block_sum(squares, room));
+    kept.store_y(row.y, weight, hidden, scale, first, step);
 }
 
 // A warp a row, of at most 32 · N · COUNT elements.
@@ -280,8 +265,7 @@ berth_status start(const norm *op, const operands &all, bool is_vector) {
     const int64_t wanted = all.rows < FEW_ROWS ? packs : (packs + PACKS - 1) / PACKS;
     const int64_t even = (wanted + 31) / 32 * 32;
     const int64_t threads = even < MAX_THREADS ? even : MAX_THREADS;
-    const int64_t most = op->gpu->multiprocessors[op->device] * (2048 / threads);
-    const gpu_grid grid = {dim3(static_cast<unsigned>(all.rows < most ? all.rows : most)),
+    const gpu_grid grid = {dim3(static_cast<unsigned>(all.rows)),
                            dim3(static_cast<unsigned>(threads)), 0};
     return gpu_run(op, "rms_norm", grid, rms_norm_kernel<T, N, ADDS>, all);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// rotary_embedding on a GPU: a block a token. Its cosines and sines once into shared memory, then
-// all heads of query and key; products and sums in f32, one rounding. A position beyond the rope
-// makes the token NaN, so that the step fails where a token is chosen.
+// rotary_embedding on a GPU: a block a token. Heads of query and key are on their way from memory
+// while its cosines and sines are put into shared memory; products and sums in f32, one rounding. A
+// position beyond the rope makes the token NaN, so that the step fails where a token is chosen.
 #include "launch.h"
 
 #include <math.h>
@@ -11,7 +11,8 @@
 
 namespace {
 
-constexpr int THREADS = 256;
+constexpr int MAX_THREADS = 256;
+constexpr int KEPT = 2; // packs of pairs that a thread loads at once
 constexpr int MAX_HALF = 512;
 
 enum { POSITIONS, QUERY, KEY, CACHE };
@@ -42,6 +43,8 @@ struct operands {
     float scale;
     float sign;
     int half;
+    int heads; // of query
+    int all_heads;
     int width; // of a head
     int skipped;
     int is_neox;
@@ -52,7 +55,7 @@ struct operands {
 
 // Cosines [half], then sines [half]; rounded to T where the reference does.
 template <typename T> __device__ void fill_circle(const operands &all, float *circle) {
-    for (int i = threadIdx.x; i < all.half; i += THREADS) {
+    for (int i = threadIdx.x; i < all.half; i += static_cast<int>(blockDim.x)) {
         const int64_t axis = all.axes ? all.axes[i] : 0;
         const int64_t position =
             gpu_integer(all.positions, all.position_dtype, axis * gridDim.x + blockIdx.x);
@@ -73,58 +76,96 @@ template <typename T> __device__ void fill_circle(const operands &all, float *ci
     }
 }
 
-// Pair i of a head and its neighbours, N at once.
-template <typename T, int N>
-__device__ void rotate(const T *x, T *out, const operands &all, const float *circle, int i) {
-    const int first = all.skipped + (all.is_neox ? i : 2 * i);
-    const int second = first + (all.is_neox ? all.half : 1);
-    const gpu_pack<T, N> a = gpu_load<T, N>(x, first);
-    const gpu_pack<T, N> b = gpu_load<T, N>(x, second);
-    gpu_pack<T, N> low;
-    gpu_pack<T, N> high;
+// The token's heads of query, then those of key.
+template <typename T> struct head_of {
+    const T *x;
+    T *out;
+};
+
+template <typename T> __device__ head_of<T> find_head(const operands &all, int number) {
+    const int which = number < all.heads ? 0 : 1;
+    const int64_t head = which == 0 ? number : number - all.heads;
+    const auto at = [&](const gpu_rows &rows) {
+        return rows.data + blockIdx.x * rows.outer_gap + head * rows.inner_gap;
+    };
+    return head_of<T>{reinterpret_cast<const T *>(at(all.x[which])),
+                      reinterpret_cast<T *>(at(all.out[which]))};
+}
+
+// N neighbouring pairs of a head, as they are in memory.
+template <typename T, int N> struct pairs {
+    head_of<T> head;
+    int i; // of the first pair
+    int first;
+    int second;
+    gpu_pack<T, N> a;
+    gpu_pack<T, N> b;
+
+    __device__ void load(const operands &all, int number) {
+        const int packs = all.half / N;
+        const int which = number / packs;
+        head = find_head<T>(all, which);
+        i = (number - which * packs) * N;
+        first = all.skipped + (all.is_neox ? i : 2 * i);
+        second = first + (all.is_neox ? all.half : 1);
+        a = gpu_load<T, N>(head.x, first);
+        b = gpu_load<T, N>(head.x, second);
+    }
+    __device__ void rotate(const float *cosines, const float *sines) const {
+        gpu_pack<T, N> low;
+        gpu_pack<T, N> high;
 #pragma unroll
-    for (int j = 0; j < N; ++j) {
-        const float x1 = gpu_float(a.at[j]);
-        const float x2 = gpu_float(b.at[j]);
-        const float cosine = circle[i + j];
-        const float sine = circle[all.half + i + j];
-        low.at[j] = gpu_round<T>(x1 * cosine - x2 * sine);
-        high.at[j] = gpu_round<T>(x2 * cosine + x1 * sine);
+        for (int j = 0; j < N; ++j) {
+            const float x1 = gpu_float(a.at[j]);
+            const float x2 = gpu_float(b.at[j]);
+            low.at[j] = gpu_round<T>(x1 * cosines[i + j] - x2 * sines[i + j]);
+            high.at[j] = gpu_round<T>(x2 * cosines[i + j] + x1 * sines[i + j]);
+        }
+        gpu_store<T, N>(head.out, first, low);
+        gpu_store<T, N>(head.out, second, high);
     }
-    gpu_store<T, N>(out, first, low);
-    gpu_store<T, N>(out, second, high);
+};
+
+// Columns that no pair has.
+template <typename T> __device__ void copy_rest(const operands &all) {
+    const int rest = all.width - 2 * all.half;
+    for (int at = threadIdx.x; at < all.all_heads * rest; at += static_cast<int>(blockDim.x)) {
+        const int number = at / rest;
+        const int other = at - number * rest;
+        const int i = other < all.skipped ? other : 2 * all.half + other;
+        const head_of<T> head = find_head<T>(all, number);
+        head.out[i] = head.x[i];
+    }
 }
 
 template <typename T, int N>
-__device__ void rotate_heads(const operands &all, int which, const float *circle) {
-    const gpu_rows x = all.x[which];
-    const gpu_rows out = all.out[which];
-    const int packs = all.half / N;
-    const int rest = all.width - 2 * all.half;
-    const int64_t first = static_cast<int64_t>(blockIdx.x) * x.inner;
-    for (int64_t at = threadIdx.x; at < x.inner * packs; at += THREADS) {
-        const int64_t head = at / packs;
-        rotate<T, N>(gpu_row<const T>(x, first + head), gpu_row<T>(out, first + head), all, circle,
-                     static_cast<int>(at - head * packs) * N);
-    }
-    for (int64_t at = threadIdx.x; at < x.inner * rest; at += THREADS) {
-        const int64_t head = at / rest;
-        const int64_t other = at - head * rest;
-        const int64_t i = other < all.skipped ? other : 2 * all.half + other;
-        gpu_row<T>(out, first + head)[i] = gpu_row<const T>(x, first + head)[i];
-    }
-}
-
-template <typename T, int N> __global__ void rotary_kernel(operands all) {
+__global__ void __launch_bounds__(MAX_THREADS) rotary_kernel(operands all) {
     __shared__ float circle[2 * MAX_HALF];
+    const int threads = static_cast<int>(blockDim.x);
+    const int count = all.all_heads * (all.half / N);
     gpu_let_next_begin();
     gpu_wait_for_inputs();
-    fill_circle<T>(all, circle);
-    __syncthreads();
-    rotate_heads<T, N>(all, 0, circle);
-    if (all.x[1].data) {
-        rotate_heads<T, N>(all, 1, circle);
+    for (int begin = 0; begin < count; begin += KEPT * threads) {
+        pairs<T, N> kept[KEPT];
+#pragma unroll
+        for (int k = 0; k < KEPT; ++k) {
+            const int number = begin + k * threads + static_cast<int>(threadIdx.x);
+            if (number < count) {
+                kept[k].load(all, number);
+            }
+        }
+        if (begin == 0) {
+            fill_circle<T>(all, circle);
+            __syncthreads();
+        }
+#pragma unroll
+        for (int k = 0; k < KEPT; ++k) {
+            if (begin + k * threads + static_cast<int>(threadIdx.x) < count) {
+                kept[k].rotate(circle, circle + all.half);
+            }
+        }
     }
+    copy_rest<T>(all);
 }
 
 // ---- the host's side ----------------------------------------------------------------------------
@@ -210,6 +251,8 @@ operands operands_of(const rotary *op, const berth_op_args *args) {
     all.scale = op->scale;
     all.sign = op->sign;
     all.half = static_cast<int>(op->half);
+    all.heads = static_cast<int>(all.x[0].inner);
+    all.all_heads = all.heads + (all.x[1].data ? static_cast<int>(all.x[1].inner) : 0);
     all.width = static_cast<int>(query->shape[2]);
     all.skipped = static_cast<int>(op->skipped);
     all.is_neox = op->is_neox != 0;
@@ -219,6 +262,16 @@ operands operands_of(const rotary *op, const berth_op_args *args) {
     return all;
 }
 
+template <typename T, int N>
+berth_status start(const rotary *op, const operands &all, int64_t tokens) {
+    const int64_t wanted = gpu_ceil(all.all_heads * (all.half / N), KEPT);
+    const int64_t even = (wanted + 31) / 32 * 32;
+    const int64_t threads = even < MAX_THREADS ? even : int64_t{MAX_THREADS};
+    const gpu_grid grid = {dim3(static_cast<unsigned>(tokens)),
+                           dim3(static_cast<unsigned>(threads)), 0};
+    return gpu_run(op, "rotary_embedding", grid, rotary_kernel<T, N>, all);
+}
+
 berth_status forward(void *self, const berth_op_args *args) {
     const rotary *op = static_cast<const rotary *>(self);
     const operands all = operands_of(op, args);
@@ -226,15 +279,13 @@ berth_status forward(void *self, const berth_op_args *args) {
     if (tokens == 0) {
         return BERTH_OK;
     }
-    const gpu_grid grid = {dim3(static_cast<unsigned>(tokens)), dim3(THREADS), 0};
     return gpu_with_type(args->inputs[QUERY]->dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         constexpr int N = gpu_wide<T>;
         const bool is_wide = all.is_neox && all.half % N == 0 && all.skipped % N == 0 &&
                              gpu_is_aligned(all.x[0]) && gpu_is_aligned(all.x[1]) &&
                              gpu_is_aligned(all.out[0]) && gpu_is_aligned(all.out[1]);
-        return is_wide ? gpu_run(op, "rotary_embedding", grid, rotary_kernel<T, N>, all)
-                       : gpu_run(op, "rotary_embedding", grid, rotary_kernel<T, 1>, all);
+        return is_wide ? start<T, N>(op, all, tokens) : start<T, 1>(op, all, tokens);
     });
 }
 

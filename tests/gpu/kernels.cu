@@ -363,6 +363,16 @@ void time_attention(const attention_case &c) {
         }
     }
     starts.push_back((int32_t)tokens);
+    // What lies behind a sequence's last key must not count, whatever it is: NaN.
+    const size_t row = (size_t)(c.kv_heads * c.width) * 2;
+    const size_t behind = (size_t)(per * BLOCK - length) * row;
+    for (size_t cache = 0; behind > 0 && cache < 2 * copies; ++cache) {
+        for (int64_t s = 0; s < sequences; ++s) {
+            const size_t block = (size_t)table[(size_t)((s + 1) * per - 1)];
+            char *end = caches + cache * cache_bytes + (block + 1) * BLOCK * row;
+            must(cudaMemset(end - behind, 0xff, behind) == cudaSuccess, "NaN");
+        }
+    }
     tensor q, k, v, out, workspace, qsl, lens, tab, slot;
     describe(&q, make((size_t)(tokens * c.heads * c.width) * 2, 4), BERTH_DTYPE_BF16,
              {tokens, c.heads, c.width});
@@ -555,6 +565,12 @@ void compare_all() {
     }
     time_attention({2, 70, 300, 12, 4, 64, 100});
     time_attention({2, 200, 300, 12, 4, 128, 100});
+    for (int64_t fresh : {2, 64, 127, 128, 129, 300}) {
+        time_attention({2, fresh, fresh, 8, 2, 128});
+        time_attention({3, fresh, fresh + 131, 4, 4, 128});
+        time_attention({1, fresh, 700, 8, 1, 128, 70});
+        time_attention({2, fresh, 1000, 4, 2, 128, 257});
+    }
 }
 
 } // namespace

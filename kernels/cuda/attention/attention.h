@@ -5,6 +5,7 @@
 #ifndef BERTH_KERNELS_CUDA_ATTENTION_H
 #define BERTH_KERNELS_CUDA_ATTENTION_H
 
+#include <cuda/tile.h>
 #include <gpu/attention.h>
 
 #define CUDA_DECODE_HEADS 16 // query heads of a key head, at most
@@ -28,8 +29,14 @@ berth_status cuda_decode(const gpu_op *op, const gpu_attention_call &call,
 // `longest`: new tokens of one sequence.
 berth_status cuda_prefill(const gpu_op *op, const gpu_attention_call &call, int longest,
                           berth_dtype dtype);
+
+struct cuda_prefill_call {
+    const gpu_attention_call *all;
+    int longest;
+    cuda_tile_encode encode;
+};
+
 // The same for heads of 128 where groups of warps multiply together.
-berth_status cuda_prefill_group(const gpu_op *op, const gpu_attention_call &call, int longest,
-                                berth_dtype dtype);
+berth_status cuda_prefill_group(const gpu_op *op, const cuda_prefill_call &call, berth_dtype dtype);
 
 #endif

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention of several new tokens a sequence with heads of 128 on Hopper: a block has 128 queries
-// and one head; two groups of four warps have 64 queries each and share tiles of 128 keys. While
-// the tensor cores weigh one tile's values, the next tile's scores are on their way through them,
-// and its softmax runs beside both.
+// and one head. Four warps bring tiles of 128 keys and values into a ring in shared memory; two
+// groups of four warps have 64 queries each. They take turns on the tensor cores: while one group's
+// products of a tile's values and of the next tile's scores run, the other has its softmax, and a
+// group's own softmax runs beside its products of values.
 #include <cuda/attention/prefill.h>
+#include <cuda/attention/prefill_tiles.h>
 #include <cuda/wgmma.h>
 
 #include <math.h>
@@ -12,53 +14,78 @@ extern "C" int32_t cuda_code_has_groups(void);
 
 namespace {
 
-constexpr int THREADS = 256;
-constexpr int ROWS = 128; // queries of a block
-constexpr int KEYS = 128; // of a tile
-constexpr int WIDTH = 128;
-constexpr int STAGES = 2;
+constexpr int WIDTH = CUDA_KEYS_WIDTH;
+constexpr int KEYS = CUDA_KEYS;
+constexpr int GROUPS = 2;
+constexpr int THREADS = (GROUPS + 1) * 128; // the last group brings tiles
+constexpr int ROWS = GROUPS * 64;           // queries of a block
 constexpr int PIECES = WIDTH / 8;
-constexpr uint32_t PANEL_BYTES = 128 * 128; // 64 elements of 128 rows
-constexpr uint32_t TILE_BYTES = 2 * PANEL_BYTES;
-constexpr uint32_t SHARED_BYTES = (1 + 2 * STAGES) * TILE_BYTES;
+constexpr uint32_t SHARED_BYTES = (1 + 2 * CUDA_KEYS_STAGES) * CUDA_KEYS_BYTES;
+// 168 to each thread of three groups at the start.
+constexpr int BRINGING_REGISTERS = 24;
+constexpr int MULTIPLYING_REGISTERS = 240;
+// Powers of two by which scores may pass the one that weights are relative to before the sums are
+// scaled anew: far from what 16-bit weights or sums of f32 could not hold.
+constexpr float SLACK = 8;
 
 __device__ int kernels_have_groups = CUDA_HAS_WGMMA;
 
-__device__ uint32_t place_of(int row, int piece) {
-    return static_cast<uint32_t>(piece / 8) * PANEL_BYTES + cuda_panel_place(row, piece % 8);
+struct group_call {
+    gpu_attention_call all;
+    CUtensorMap keys; // the caches, [slots, kv_heads · width]
+    CUtensorMap values;
+};
+
+// Where a group's operands are, and its task.
+struct group_of {
+    cuda_task job;
+    cuda_keys_ring keys;
+    cuda_keys_ring values;
+    uint32_t queries;
+    int number;
+    int row; // the lane's first query in the block
+};
+
+// ---- barriers of a block's threads --------------------------------------------------------------
+
+// Number 0 is __syncthreads, then come the groups' turns and their own.
+__device__ void wait_for_turn(int group) {
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(GROUPS * 128) : "memory");
 }
 
+__device__ void pass_turn(int group) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(1 + (group ^ 1)), "n"(GROUPS * 128) : "memory");
+}
+
+__device__ void group_sync(int group) {
+    asm volatile("bar.sync %0, 128;" ::"r"(1 + GROUPS + group) : "memory");
+}
+
+// ---- a group's steps ----------------------------------------------------------------------------
+
 template <typename T>
-__device__ void load_queries(const gpu_attention_call &call, const cuda_task &job, uint32_t to) {
-    const int piece = threadIdx.x % PIECES;
+__device__ void load_queries(const gpu_attention_call &call, const group_of &own) {
+    const int thread = threadIdx.x % 128;
+    const int piece = thread % PIECES;
 #pragma unroll
-    for (int i = 0; i < ROWS * PIECES / THREADS; ++i) {
-        const int row = threadIdx.x / PIECES + i * (THREADS / PIECES);
-        const bool is_there = job.first_query + row < job.tokens;
-        const int64_t token = job.first_token + (is_there ? job.first_query + row : 0);
+    for (int i = 0; i < 64 * PIECES / 128; ++i) {
+        const int row = thread / PIECES + i * (128 / PIECES);
+        const int query = own.job.first_query + own.number * 64 + row;
+        const bool is_there = query < own.job.tokens;
+        const int64_t token = own.job.first_token + (is_there ? query : 0);
         const T *from = gpu_row<const T>(call.query, token * call.heads + blockIdx.x);
-        cuda_copy_16(to + place_of(row, piece), from + piece * 8, is_there);
+        cuda_copy_16(own.queries + static_cast<uint32_t>(piece / 8) * CUDA_KEYS_PANEL +
+                         cuda_panel_place(row, piece % 8),
+                     from + piece * 8, is_there);
     }
+    cuda_end_group();
+    cuda_wait_groups<0>();
+    cuda_publish_shared();
+    group_sync(own.number);
 }
 
-// A tile of keys or values; rows that no query of the block sees are zero, and are not read.
-template <typename T>
-__device__ void load_tile(const gpu_attention_call &call, const cuda_task &job, const T *cache,
-                          int first, uint32_t to) {
-    const int32_t *blocks = call.block_table + job.sequence * call.table_stride;
-    const int piece = threadIdx.x % PIECES;
-    const int64_t gap = static_cast<int64_t>(call.kv_heads) * WIDTH;
-#pragma unroll
-    for (int i = 0; i < KEYS * PIECES / THREADS; ++i) {
-        const int row = threadIdx.x / PIECES + i * (THREADS / PIECES);
-        const bool is_there = first + row >= job.first_key && first + row < job.end_key;
-        const int key = is_there ? first + row : job.end_key - 1;
-        cuda_copy_16(to + place_of(row, piece),
-                     cache + cuda_slot(call, blocks, key) * gap + piece * 8, is_there);
-    }
-}
-
-// A warp's 16 queries: of each lane's two rows the largest score and the total.
+// A warp's 16 queries: of each lane's two rows the score that weights are relative to and the
+// total.
 struct rows_state {
     float largest[2];
     float total[2];
@@ -68,7 +95,7 @@ struct rows_state {
 template <typename T> __device__ void begin_scores(uint32_t queries, uint32_t keys, float *scores) {
 #pragma unroll
     for (int d = 0; d < WIDTH / 16; ++d) {
-        const uint32_t at = static_cast<uint32_t>(d / 4) * PANEL_BYTES + d % 4 * 32;
+        const uint32_t at = static_cast<uint32_t>(d / 4) * CUDA_KEYS_PANEL + d % 4 * 32;
         cuda_group_rows<T>(scores, cuda_matrix(queries + at, 0), cuda_matrix(keys + at, 0), d > 0);
     }
     cuda_group_commit();
@@ -79,7 +106,7 @@ template <typename T>
 __device__ void begin_values(const uint32_t (*weights)[4], uint32_t values, float *out) {
 #pragma unroll
     for (int k = 0; k < KEYS / 16; ++k) {
-        cuda_group_columns<T>(out, weights[k], cuda_matrix(values + k * 16 * 128, PANEL_BYTES));
+        cuda_group_columns<T>(out, weights[k], cuda_matrix(values + k * 16 * 128, CUDA_KEYS_PANEL));
     }
     cuda_group_commit();
 }
@@ -108,31 +135,50 @@ __device__ void cap(const gpu_attention_call &call, float *scores) {
     }
 }
 
-// Scores to weights; `old` is what the sums so far count for.
-__device__ void weigh(float *scores, float scale, rows_state *state, float *old) {
+// The largest score of each of the lane's two rows.
+__device__ void find_largest(const float *scores, float *largest) {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-        float most = -INFINITY;
+        float most[2] = {scores[2 * row], scores[2 * row + 1]};
 #pragma unroll
-        for (int n = 0; n < KEYS / 8; ++n) {
-            most = fmaxf(most, fmaxf(scores[n * 4 + 2 * row], scores[n * 4 + 2 * row + 1]));
+        for (int n = 1; n < KEYS / 8; ++n) {
+            most[0] = fmaxf(most[0], scores[n * 4 + 2 * row]);
+            most[1] = fmaxf(most[1], scores[n * 4 + 2 * row + 1]);
         }
-        const float largest = fmaxf(state->largest[row], cuda_row_max(most));
-        const float base = largest == -INFINITY ? 0 : largest * scale;
-        float total = 0;
-        old[row] = cuda_exp2(state->largest[row] * scale - base);
+        largest[row] = cuda_row_max(fmaxf(most[0], most[1]));
+    }
+}
+
+// Scores to weights. Whether the sums so far must be scaled, by `old`: the same for a warp.
+__device__ bool weigh(float *scores, float scale, rows_state *state, float *old) {
+    float largest[2];
+    find_largest(scores, largest);
+    bool grows = false;
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+        grows |= largest[row] * scale > state->largest[row] * scale + SLACK;
+    }
+    grows = __any_sync(0xffffffffu, grows);
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+        const float before = state->largest[row];
+        const float now = grows ? fmaxf(before, largest[row]) : before;
+        const float base = now == -INFINITY ? 0 : now * scale;
+        old[row] = cuda_exp2(fmaf(before, scale, -base));
+        state->largest[row] = now;
+        float total[2] = {};
 #pragma unroll
         for (int n = 0; n < KEYS / 8; ++n) {
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 float *score = &scores[n * 4 + 2 * row + i];
                 *score = cuda_exp2(fmaf(*score, scale, -base));
-                total += *score;
+                total[i] += *score;
             }
         }
-        state->total[row] = state->total[row] * old[row] + total;
-        state->largest[row] = largest;
+        state->total[row] = fmaf(state->total[row], old[row], total[0] + total[1]);
     }
+    return grows;
 }
 
 template <typename T> __device__ void pair_up(const float *scores, uint32_t (*weights)[4]) {
@@ -157,13 +203,15 @@ __device__ void rescale(const float *old, float *out) {
 }
 
 template <typename T>
-__device__ void write_out(const gpu_attention_call &call, const cuda_task &job, float scale,
-                          int first_row, const rows_state &state, const float *out) {
+__device__ void write_out(const gpu_attention_call &call, const group_of &own,
+                          const rows_state &state, const float *out) {
+    const cuda_task &job = own.job;
+    const float scale = (call.soft_cap > 0 ? 1 : call.scale) * LOG2E;
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
         float factor;
         const float total = cuda_total(call, state.largest[row] * scale, state.total[row], &factor);
-        const int query = job.first_query + first_row + row * 8;
+        const int query = job.first_query + own.row + row * 8;
         if (query >= job.tokens) {
             continue;
         }
@@ -178,46 +226,22 @@ __device__ void write_out(const gpu_attention_call &call, const cuda_task &job, 
     }
 }
 
-template <typename T>
-__device__ void soften(const gpu_attention_call &call, const cuda_task &job, int first_key, int row,
-                       float scale, float *scores, rows_state *state, float *old) {
-    const int first = job.offset + job.first_query;
+// A tile's scores to weights; whether the sums so far must be scaled, by `old`.
+__device__ bool soften(const gpu_attention_call &call, const group_of &own, int first_key,
+                       float *scores, rows_state *state, float *old) {
+    const int first = own.job.offset + own.job.first_query;
+    const float scale = (call.soft_cap > 0 ? 1 : call.scale) * LOG2E;
     if (call.soft_cap > 0) {
         cap(call, scores);
     }
     if (first_key + KEYS - 1 > first ||
         (call.window > 0 && first_key <= first + ROWS - 1 - call.window)) {
-        mask(call, job, first_key, row, scores);
+        mask(call, own.job, first_key, own.row, scores);
     }
-    weigh(scores, scale, state, old);
+    return weigh(scores, scale, state, old);
 }
 
-template <typename T>
-__global__ void __launch_bounds__(THREADS, 1) prefill_group_kernel(gpu_attention_call call) {
-    extern __shared__ __align__(1024) unsigned char shared[];
-    gpu_let_next_begin();
-    gpu_wait_for_inputs();
-    cuda_task job;
-    if (!cuda_find_task(call, ROWS, KEYS, &job)) {
-        return;
-    }
-    const uint32_t queries = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-    const uint32_t keys = queries + TILE_BYTES;
-    const uint32_t values = keys + STAGES * TILE_BYTES;
-    const uint32_t own_queries = queries + threadIdx.x / 128 * 64 * 128;
-    const int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
-    const int64_t own = static_cast<int64_t>(blockIdx.x / (call.heads / call.kv_heads)) * WIDTH;
-    const T *key_cache = static_cast<const T *>(call.key_cache) + own;
-    const T *value_cache = static_cast<const T *>(call.value_cache) + own;
-    const float scale = (call.soft_cap > 0 ? 1 : call.scale) * LOG2E;
-    load_queries<T>(call, job, queries);
-    load_tile<T>(call, job, key_cache, job.begin_key, keys);
-    cuda_end_group();
-    load_tile<T>(call, job, value_cache, job.begin_key, values);
-    if (job.begin_key + KEYS < job.end_key) {
-        load_tile<T>(call, job, key_cache, job.begin_key + KEYS, keys + TILE_BYTES);
-    }
-    cuda_end_group();
+template <typename T> __device__ void attend(const gpu_attention_call &call, const group_of &own) {
     float out[WIDTH / 2] = {};
     float scores[KEYS / 2];
     uint32_t weights[KEYS / 16][4];
@@ -226,54 +250,96 @@ __global__ void __launch_bounds__(THREADS, 1) prefill_group_kernel(gpu_attention
         {-INFINITY, -INFINITY},
         {0,         0        }
     };
-    cuda_wait_groups<1>();
-    cuda_publish_shared();
-    __syncthreads();
+    load_queries<T>(call, own);
+    if (own.number == 1 && own.job.begin_key + KEYS < own.job.end_key) {
+        pass_turn(1);
+    }
+    uint32_t keys = cuda_keys_wait(own.keys, 0);
     cuda_group_begin();
-    begin_scores<T>(own_queries, keys, scores);
+    begin_scores<T>(own.queries, keys, scores);
     cuda_group_wait<0>();
-    soften<T>(call, job, job.begin_key, row, scale, scores, &state, old);
+    cuda_keys_release(own.keys, 0);
+    (void)soften(call, own, own.job.begin_key, scores, &state, old);
     pair_up<T>(scores, weights);
-    int stage = 0;
-    int next = job.begin_key + KEYS;
-    for (; next < job.end_key; next += KEYS, stage ^= 1) {
-        const uint32_t other = static_cast<uint32_t>(stage ^ 1) * TILE_BYTES;
-        cuda_wait_groups<0>(); // this tile's values and the next one's keys
-        cuda_publish_shared();
-        __syncthreads();
+    int turn = 1;
+    for (int key = own.job.begin_key + KEYS; key < own.job.end_key; key += KEYS, ++turn) {
+        keys = turn == 1 ? cuda_keys_wait(own.keys, 1) : keys;
+        const uint32_t values = cuda_keys_wait(own.values, turn - 1);
+        wait_for_turn(own.number);
         cuda_group_begin();
-        begin_scores<T>(own_queries, keys + other, scores);
-        begin_values<T>(weights, values + stage * TILE_BYTES, out);
-        load_tile<T>(call, job, value_cache, next, values + other);
-        if (next + KEYS < job.end_key) {
-            load_tile<T>(call, job, key_cache, next + KEYS, keys + stage * TILE_BYTES);
+        begin_scores<T>(own.queries, keys, scores);
+        begin_values<T>(weights, values, out);
+        if (own.number == 0 || key + KEYS < own.job.end_key) {
+            pass_turn(own.number);
         }
-        cuda_end_group();
         cuda_group_wait<1>();
-        soften<T>(call, job, next, row, scale, scores, &state, old);
+        cuda_keys_release(own.keys, turn);
+        const bool grows = soften(call, own, key, scores, &state, old);
+        cuda_settle<KEYS / 2>(scores);
+        // Why here: it ends a block of code, and the assembler would move the wait for the values'
+        // products to that block's beginning, before the softmax that is to run beside them.
+        if (key + KEYS < own.job.end_key) {
+            keys = cuda_keys_wait(own.keys, turn + 1);
+        }
         cuda_group_wait<0>();
-        rescale(old, out);
+        cuda_keys_release(own.values, turn - 1);
+        if (grows) {
+            rescale(old, out);
+        }
         pair_up<T>(scores, weights);
     }
-    cuda_wait_groups<0>();
-    cuda_publish_shared();
-    __syncthreads();
+    const uint32_t values = cuda_keys_wait(own.values, turn - 1);
     cuda_group_begin();
-    begin_values<T>(weights, values + stage * TILE_BYTES, out);
+    begin_values<T>(weights, values, out);
     cuda_group_wait<0>();
-    write_out<T>(call, job, scale, row, state, out);
+    write_out<T>(call, own, state, out);
 }
 
 template <typename T>
-berth_status start(const gpu_op *op, const gpu_attention_call &call, int longest) {
+__global__ void __launch_bounds__(THREADS, 1)
+    prefill_group_kernel(const __grid_constant__ group_call call) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    __shared__ __align__(8) uint64_t signal_room[CUDA_KEYS_SIGNALS];
+    const uint32_t tiles = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+    const uint32_t signals = static_cast<uint32_t>(__cvta_generic_to_shared(signal_room));
+    gpu_let_next_begin();
+    gpu_wait_for_inputs();
+    group_of own;
+    if (!cuda_find_task(call.all, ROWS, KEYS, &own.job)) {
+        return;
+    }
+    own.number = static_cast<int>(threadIdx.x) / 128;
+    own.row = static_cast<int>(threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4);
+    own.queries = tiles + static_cast<uint32_t>(own.number) * 64 * 128;
+    own.keys = cuda_keys_ring{tiles + CUDA_KEYS_BYTES, signals};
+    own.values = cuda_keys_ring{tiles + (1 + CUDA_KEYS_STAGES) * CUDA_KEYS_BYTES,
+                                signals + CUDA_KEYS_RING_SIGNALS * 8};
+    if (threadIdx.x == 0) {
+        cuda_keys_init(own.keys, GROUPS * 4);
+        cuda_keys_init(own.values, GROUPS * 4);
+        cuda_barrier_publish();
+    }
+    __syncthreads();
+    if (own.number == GROUPS) {
+        cuda_give_back<BRINGING_REGISTERS>();
+        const cuda_keys_source keys = {&call.all, &call.keys, &own.job, own.keys};
+        const cuda_keys_source values = {&call.all, &call.values, &own.job, own.values};
+        cuda_keys_bring_all(keys, values);
+    } else {
+        cuda_ask_for<MULTIPLYING_REGISTERS>();
+        attend<T>(call.all, own);
+    }
+}
+
+template <typename T> berth_status start(const gpu_op *op, const group_call &call, int longest) {
     const cudaError_t error = cudaFuncSetAttribute(
         prefill_group_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
     if (error != cudaSuccess) {
         return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
                                  SHARED_BYTES, cudaGetErrorString(error));
     }
-    const gpu_grid grid = {dim3(static_cast<unsigned>(call.heads), gpu_ceil(longest, ROWS),
-                                static_cast<unsigned>(call.sequences)),
+    const gpu_grid grid = {dim3(static_cast<unsigned>(call.all.heads), gpu_ceil(longest, ROWS),
+                                static_cast<unsigned>(call.all.sequences)),
                            dim3(THREADS), SHARED_BYTES};
     return gpu_run(op, "paged_attention's prefill", grid, prefill_group_kernel<T>, call);
 }
@@ -286,8 +352,19 @@ extern "C" int32_t cuda_code_has_groups(void) {
     return cudaMemcpyFromSymbol(&has, kernels_have_groups, sizeof has) == cudaSuccess && has;
 }
 
-berth_status cuda_prefill_group(const gpu_op *op, const gpu_attention_call &call, int longest,
+berth_status cuda_prefill_group(const gpu_op *op, const cuda_prefill_call &call,
                                 berth_dtype dtype) {
-    return dtype == BERTH_DTYPE_BF16 ? start<gpu_bf16>(op, call, longest)
-                                     : start<gpu_f16>(op, call, longest);
+    const gpu_attention_call &all = *call.all;
+    group_call with;
+    cuda_tiled cache = {all.key_cache, all.blocks * all.block_size,
+                        static_cast<int64_t>(all.kv_heads) * all.width, CUDA_KEYS_ROWS};
+    with.all = all;
+    bool is_described = cuda_describe_tiles(call.encode, cache, &with.keys);
+    cache.data = all.value_cache;
+    is_described = is_described && cuda_describe_tiles(call.encode, cache, &with.values);
+    if (!is_described) {
+        return cuda_prefill(op, all, call.longest, dtype);
+    }
+    return dtype == BERTH_DTYPE_BF16 ? start<gpu_bf16>(op, with, call.longest)
+                                     : start<gpu_f16>(op, with, call.longest);
 }

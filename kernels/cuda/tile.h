@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies of tiles of a matrix of 16-bit elements into shared memory, which lay them out as panels
+// (wgmma.h) and count their bytes at a barrier: compute capability 9. The matrix is described once
+// by the driver, whose function is looked up: nothing of it is linked.
+#ifndef BERTH_KERNELS_CUDA_TILE_H
+#define BERTH_KERNELS_CUDA_TILE_H
+
+#include <cuda/bulk.h>
+
+#include <cuda.h>
+
+#define CUDA_TILE_COLUMNS 64 // a panel's row
+
+typedef decltype(&cuTensorMapEncodeTiled) cuda_tile_encode;
+
+// NULL where the driver has none.
+static inline cuda_tile_encode cuda_find_tile_encode() {
+    void *found = nullptr;
+    cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+    const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found,
+                                                               12000, cudaEnableDefault, &result);
+    if (error != cudaSuccess || result != cudaDriverEntryPointSuccess) {
+        (void)cudaGetLastError(); // what is done another way is no failure
+        return nullptr;
+    }
+    return reinterpret_cast<cuda_tile_encode>(found);
+}
+
+// Dense rows of `columns` elements, of which a tile has `tile_rows`.
+struct cuda_tiled {
+    const void *data;
+    int64_t rows;
+    int64_t columns;
+    int tile_rows;
+};
+
+static inline bool cuda_describe_tiles(cuda_tile_encode encode, const cuda_tiled &matrix,
+                                       CUtensorMap *out) {
+    const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(matrix.columns),
+                                 static_cast<cuuint64_t>(matrix.rows)};
+    const cuuint64_t gaps[1] = {static_cast<cuuint64_t>(matrix.columns) * 2};
+    const cuuint32_t tile[2] = {CUDA_TILE_COLUMNS, static_cast<cuuint32_t>(matrix.tile_rows)};
+    const cuuint32_t steps[2] = {1, 1};
+    return encode(out, CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, const_cast<void *>(matrix.data), sizes,
+                  gaps, tile, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+// The tile whose first element is `column` of `row`. `map` is a parameter of the kernel.
+template <bool IS_90 = CUDA_IS_90>
+static __device__ inline void cuda_tile_copy(uint32_t to, const CUtensorMap *map, int column,
+                                             int row, uint32_t barrier) {
+    if constexpr (IS_90) {
+        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                     "[%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+                     "l"(map), "r"(column), "r"(row), "r"(barrier)
+                     : "memory");
+    }
+}
+
+#endif
