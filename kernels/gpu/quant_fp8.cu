@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // quant_fp8 on a GPU. Scales made on the way, one a token or one for every group of a token's
 // columns: a warp has a group; wide ones a block. One for a whole tensor: the largest magnitudes of
-// the rows first. Given ones: an element a thread. Codes and scales are the reference's bits: every
-// step is one correctly rounded operation.
-#include "launch.h"
+// the rows first. Given ones for blocks of x: an element a thread. One a token, or one given for
+// all, is the common case and goes by rows (quant_rows.h). Codes and scales are the reference's
+// bits: every step is one correctly rounded operation.
+#include "quant_rows.h"
 
 #include <fp8.h>
 
@@ -35,23 +36,6 @@ struct operands {
     int multiplies; // by the reciprocal, instead of dividing
 };
 
-// The larger over all threads of the block, the same bits in each; NaN where one is.
-__device__ float block_max(float value, float *room) {
-    for (int mask = 16; mask > 0; mask /= 2) {
-        const float other = gpu_shuffle_xor(value, mask);
-        value = value != value || value > other ? value : other;
-    }
-    if (threadIdx.x % 32 == 0) {
-        room[threadIdx.x / 32] = value;
-    }
-    __syncthreads();
-    for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) {
-        const float other = room[warp];
-        value = value != value || value > other ? value : other;
-    }
-    return value;
-}
-
 __device__ float scale_of(const operands &all, float largest) {
     if (all.bound && largest > *all.bound) {
         largest = *all.bound;
@@ -61,6 +45,40 @@ __device__ float scale_of(const operands &all, float largest) {
     return all.is_power_of_two ? exp2f(ceilf(log2f(least))) : least;
 }
 
+struct of_token {
+    static constexpr bool IS_GIVEN = false;
+    operands all;
+    __device__ float magnitude(float value) const {
+        return fabsf(value);
+    }
+    __device__ float scale(float largest) const {
+        return scale_of(all, largest);
+    }
+    __device__ float factor(float largest) const {
+        return __fdiv_rn(1.0f, scale_of(all, largest));
+    }
+    __device__ uint8_t code(float value, float factor) const {
+        return gpu_to_f8_bits(__fmul_rn(value, factor));
+    }
+};
+
+struct as_given {
+    static constexpr bool IS_GIVEN = true;
+    const float *given;
+    __device__ float magnitude(float) const {
+        return 0;
+    }
+    __device__ float scale(float) const {
+        return *given;
+    }
+    __device__ float factor(float) const {
+        return __fdiv_rn(1.0f, *given);
+    }
+    __device__ uint8_t code(float value, float factor) const {
+        return gpu_to_f8_bits(__fmul_rn(value, factor));
+    }
+};
+
 // The largest magnitude of columns [begin, end) over all threads of the block.
 template <typename T>
 __device__ float largest_of(const T *x, int64_t begin, int64_t end, float *room) {
@@ -69,7 +87,7 @@ __device__ float largest_of(const T *x, int64_t begin, int64_t end, float *room)
         const float size = fabsf(gpu_float(x[i]));
         largest = size != size || size > largest ? size : largest;
     }
-    return block_max(largest, room);
+    return gpu_block_max(largest, room);
 }
 
 // blockIdx.x: the token; blockIdx.y: the group.
@@ -274,8 +292,18 @@ berth_status run_groups(const quantiser *op, const berth_op_args *args, const op
 berth_status forward(void *self, const berth_op_args *args) {
     const quantiser *op = static_cast<const quantiser *>(self);
     const operands all = operands_of(op, args);
-    if (berth_tensor_row_count(args->inputs[X]) == 0 && !op->is_given) {
+    const int64_t rows = berth_tensor_row_count(args->inputs[X]);
+    const int has_rows = rows > 0 && rows == berth_tensor_row_count(args->outputs[Q]);
+    if (rows == 0 && !op->is_given) {
         return BERTH_OK;
+    }
+    if (has_rows && op->is_given && args->outputs[SCALE_OUT]->ndim < 2) {
+        const berth_tensor *given = args->inputs[SCALE];
+        return gpu_quant_rows(op, args,
+                              as_given{static_cast<const float *>(berth_gpu_data(given))});
+    }
+    if (has_rows && !op->is_given && !op->is_per_tensor && op->group == 0) {
+        return gpu_quant_rows(op, args, of_token{all});
     }
     return gpu_with_type(args->inputs[X]->dtype, [&](auto type) {
         using T = typename decltype(type)::type;
