@@ -78,12 +78,6 @@ static inline void fetch_rows(const tile *self, const berth_tensor *cache) {
     }
 }
 
-// What its codes are multiplied by, where the cache holds codes.
-static inline void find_scale(tile *self, uint64_t which) {
-    const berth_tensor *scale = self->in->scales[which];
-    self->rows.scale = scale ? *(const float *)berth_data(scale) * VEC_F8_SCALE : 0;
-}
-
 static inline void find_head(tile *self, const berth_tensor *cache, int64_t head) {
     self->rows.offset = head * cache->strides[2] * (BERTH_DTYPE_BITS(cache->dtype) / 8);
 }

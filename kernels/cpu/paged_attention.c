@@ -72,7 +72,6 @@ static void store_row(void *to, const void *from, const berth_tensor *cache, ber
 static void store(const storing *in, uint64_t state, berth_span tokens) {
     const berth_tensor *from = in->args->inputs[KEY + state];
     const berth_tensor *cache = in->args->states[state];
-    const berth_tensor *scale = in->args->inputs[KEY_SCALE + state];
     const int64_t heads = cache->shape[2];
     for (int64_t token = tokens.first; token < tokens.end; ++token) {
         for (int64_t head = 0; head < heads && in->slots[token] >= 0; ++head) {
