@@ -47,6 +47,7 @@ struct berth_config {
     int64_t compilation_mode;        // 0 .. 3
     const char *compilation_backend; // "eager" or "inductor"
     const char *quantization;        // NULL: from the checkpoint
+    int32_t kv_cache_dtype;          // index into berth_config_kv_dtypes; 0: auto
     int64_t max_model_len;           // 0: the model's
     int64_t block_size;              // tokens per KV block
     int64_t kv_cache_blocks;         // 0: from the free memory
@@ -91,7 +92,8 @@ struct berth_config {
     bool is_configured;         // the config hooks have run
 };
 
-extern const char *const berth_config_dtypes[]; // "auto", "float32", "bfloat16", "float16", NULL
+extern const char *const berth_config_kv_dtypes[]; // "auto", "fp8", "fp8_e4m3", NULL; fp8 is e4m3
+extern const char *const berth_config_dtypes[];    // "auto", "float32", "bfloat16", "float16", NULL
 
 // Sets every default. The arena outlives the config.
 BERTH_MUST_CHECK berth_status berth_config_init(berth_config *config, berth_arena *arena);

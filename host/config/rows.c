@@ -23,6 +23,8 @@
 
 const char *const berth_config_dtypes[] = {"auto", "float32", "bfloat16", "float16", NULL};
 
+const char *const berth_config_kv_dtypes[] = {"auto", "fp8", "fp8_e4m3", NULL};
+
 // In the order of berth_level.
 static const char *const log_levels[] = {"error", "warn", "info", "debug", "trace", NULL};
 
@@ -81,6 +83,10 @@ const berth_option berth_config_rows[] = {
     ROW(.name = "quantization", .key = "quantization", .value_name = "NAME",
         .help = "quantization scheme; without it the checkpoint's own", .commands = MODEL_COMMANDS,
         .type = BERTH_OPTION_STR, .offset = AT(quantization)),
+    ROW(.name = "kv-cache-dtype", .key = "kv_cache_dtype", .value_name = "TYPE",
+        .help = "type of the KV cache; auto: the checkpoint's, else that of the activations",
+        .default_text = "auto", .choices = berth_config_kv_dtypes, .commands = MODEL_COMMANDS,
+        .type = BERTH_OPTION_ENUM, .offset = AT(kv_cache_dtype)),
     ROW(.name = "max-model-len", .key = "max_model_len", .value_name = "N",
         .help = "longest sequence in tokens, prompt and output; 0: the model's",
         .default_text = "0", .minimum = 0, .maximum = 1 << 26, .commands = MODEL_COMMANDS,

@@ -158,11 +158,13 @@ static berth_status build_with(berth_building *building, const berth_model_entry
         status = berth_parameters_check(building->parameters);
     }
     if (status == BERTH_OK) {
+        berth_kv_method_report(building);
         status = berth_building_collect(building, build);
     }
     berth_parameters_destroy(building->parameters);
     berth_map_deinit(&building->cache_layers);
     berth_array_free(&building->kv_caches);
+    berth_array_free(&building->kv_codes);
     berth_array_free(&building->schemes);
     return status;
 }

@@ -122,13 +122,15 @@ static berth_status find_group(const berth_building *building, const berth_kv_ca
 
 static berth_status add_cache(berth_building *building, const berth_kv_cache *cache) {
     uint32_t group = 0;
+    berth_dtype dtype = BERTH_DTYPE_NONE;
     BERTH_TRY(check_cache(building, cache));
     BERTH_TRY(find_group(building, cache, &group));
+    BERTH_TRY(berth_kv_method_choose(building, cache, &dtype));
     // A state is one block; the executor allocates as many as there is memory for.
     const bool is_latent = cache->is_latent != 0;
     const berth_value_type block = {
         .size = sizeof block,
-        .dtype = building->activation,
+        .dtype = dtype,
         .ndim = is_latent ? 2 : 3,
         .dims = {BERTH_DIM_CONST(building->config->block_size),
                  BERTH_DIM_CONST(is_latent ? cache->head_size : cache->num_kv_heads),
@@ -158,10 +160,10 @@ static berth_status add_cache(berth_building *building, const berth_kv_cache *ca
             .head_size = cache->head_size,
             .block_size = building->config->block_size,
             .sliding_window = cache->sliding_window,
-            .dtype = building->activation,
+            .dtype = dtype,
             .group = group,
             .is_latent = cache->is_latent,
-            .page_bytes = (is_latent ? 1 : 2) * berth_dtype_bytes(block.dtype, (uint64_t)elements),
+            .page_bytes = (is_latent ? 1 : 2) * berth_dtype_bytes(dtype, (uint64_t)elements),
             .chunk_size = cache->chunk_size,
         });
 }
@@ -172,6 +174,12 @@ static void slot_kv_cache(berth_builder *builder, const berth_kv_cache *cache) {
         const berth_kv_cache own = READ(berth_kv_cache, cache);
         stop(building, add_cache(building, &own));
     }
+}
+
+static berth_value slot_kv_scale(berth_builder *builder, const char *layer, uint64_t state) {
+    const berth_building *building = behind(builder);
+    return berth_graph_has_failed(building->graph) ? BERTH_VALUE_NONE
+                                                   : berth_kv_method_scale(building, layer, state);
 }
 
 // The layer's states all share its slots: one specification, whose page has all of them.
@@ -472,6 +480,7 @@ void berth_building_open(berth_building *building, const berth_json *config) {
         .state = slot_state,
         .ignore = slot_ignore,
         .experts = slot_experts,
+        .kv_scale = slot_kv_scale,
         .max_model_len = building->config->max_model_len,
     };
 }

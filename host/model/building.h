@@ -25,7 +25,19 @@ typedef struct berth_processing {
     size_t stored_count;
     const berth_weight *made[BERTH_MAX_WEIGHTS];
     size_t made_count;
+    const char *name; // of the layer
+    // Of an attention layer's cache, in place of `method` and `linear`; kv_method.name NULL: it is
+    // a linear layer.
+    berth_kv_cache_method kv_method;
+    berth_kv_cache_layer kv_layer;
+    berth_kv_cache cache;
 } berth_processing;
+
+// A cache that holds codes.
+typedef struct berth_kv_codes {
+    const berth_processing *layer;
+    berth_value scales[2];
+} berth_kv_codes;
 
 // Adds to this thread's report which layer, of which scheme, a weight was declared for; `layer`
 // NULL adds nothing.
@@ -46,6 +58,7 @@ typedef struct berth_building {
     berth_model_description description;
     bool is_described;
     berth_array(berth_kv_cache_spec) kv_caches;
+    berth_array(berth_kv_codes) kv_codes;
     berth_map cache_layers; // layer → index into kv_caches
     uint32_t depth;         // layers inside layers
     int64_t state_slots;    // of states per sequence; 0: as many as the executor is told later
@@ -87,6 +100,18 @@ BERTH_MUST_CHECK berth_status berth_quantization_build(berth_building *building,
 BERTH_MUST_CHECK berth_status berth_quantization_experts(berth_building *building,
                                                          const berth_experts *experts,
                                                          berth_value *out_y);
+// The config "unquantized", which others leave layers to; NULL: no plugin registers it.
+const berth_quant_entry *berth_quantization_plain(const berth_registry *registry);
+// Asks who has a say in how this cache is kept: its type, of the activations unless a method says
+// otherwise, and the method's parameters.
+BERTH_MUST_CHECK berth_status berth_kv_method_choose(berth_building *building,
+                                                     const berth_kv_cache *cache,
+                                                     berth_dtype *out_dtype);
+// The scale of a cache of codes; BERTH_VALUE_NONE: it holds none.
+berth_value berth_kv_method_scale(const berth_building *building, const char *layer,
+                                  uint64_t state);
+// Logs how many caches of codes have no scales in the checkpoint.
+void berth_kv_method_report(const berth_building *building);
 // A parameter that the running method declares as stored or made.
 BERTH_MUST_CHECK berth_status berth_quantization_take(berth_building *building,
                                                       const berth_parameter *declared,

@@ -57,6 +57,7 @@ static berth_status create(const berth_layer_request *request, berth_checkpoint 
     berth_parameters_destroy(building.parameters);
     berth_map_deinit(&building.cache_layers);
     berth_array_free(&building.kv_caches);
+    berth_array_free(&building.kv_codes);
     berth_array_free(&building.schemes);
     return status;
 }

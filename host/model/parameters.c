@@ -300,7 +300,7 @@ static void list_missing(berth_text *text, const berth_missing_names *missing) {
         const berth_processing *layer = tensor->weight->layer;
         berth_text_add_format(text, "%s'%.200s'", i == 0 ? "" : ", ", tensor->name);
         if (layer != NULL) {
-            berth_text_add_format(text, " of layer '%.200s' (%s)", layer->linear.prefix,
+            berth_text_add_format(text, " of layer '%.200s' (%s)", layer->name,
                                   layer->scheme->config.name);
         }
     }

@@ -136,6 +136,10 @@ static const berth_quant_entry *find_named(const berth_registry *registry, const
     return NULL;
 }
 
+const berth_quant_entry *berth_quantization_plain(const berth_registry *registry) {
+    return find_named(registry, UNQUANTIZED);
+}
+
 static berth_status check_activation(const berth_building *building,
                                      const berth_checkpoint *checkpoint,
                                      const berth_quant_entry *entry) {
@@ -280,6 +284,7 @@ static berth_status describe(const berth_building *building, const berth_linear 
         return berth_arena_exhausted(building->arena, "layers");
     }
     BERTH_TRY(copy_linear(building->arena, linear, &own->linear));
+    own->name = own->linear.prefix;
     own->layer = (berth_quant_layer){
         .size = sizeof own->layer,
         .config = building->quant_config,
@@ -343,7 +348,7 @@ static berth_status get_method(const berth_building *building, berth_processing 
     berth_status status = BERTH_OK;
     layer->scheme = building->quantization;
     const berth_quant_method *method = ask_method(building, building->quantization, layer, &status);
-    const berth_quant_entry *plain = find_named(building->registry, UNQUANTIZED);
+    const berth_quant_entry *plain = berth_quantization_plain(building->registry);
     if (method != NULL && is_left_alone(layer, method)) {
         method = NULL;
     }
@@ -368,8 +373,8 @@ static berth_status get_method(const berth_building *building, berth_processing 
 
 void berth_processing_note(const berth_processing *layer, const char *doing) {
     if (layer != NULL) {
-        berth_status_note(__FILE__, __LINE__, "%s layer '%s' of scheme '%s'", doing,
-                          layer->linear.prefix, layer->scheme->config.name);
+        berth_status_note(__FILE__, __LINE__, "%s layer '%s' of scheme '%s'", doing, layer->name,
+                          layer->scheme->config.name);
     }
 }
 
@@ -387,7 +392,7 @@ berth_status berth_quantization_take(berth_building *building, const berth_param
     const bool is_made = declared->role == BERTH_PARAMETER_MADE;
     size_t *count = is_made ? &layer->made_count : &layer->stored_count;
     if (*count >= BERTH_MAX_WEIGHTS) {
-        return BERTH_FAIL(INTERNAL, "layer '%s' has more than %d parameters", layer->linear.prefix,
+        return BERTH_FAIL(INTERNAL, "layer '%s' has more than %d parameters", layer->name,
                           BERTH_MAX_WEIGHTS);
     }
     (is_made ? layer->made : layer->stored)[(*count)++] = weight;

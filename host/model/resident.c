@@ -93,7 +93,9 @@ static berth_status process(const workshop *shop, const berth_host *host) {
     }
     berth_plugin_enter(of->scheme->owner, "process_weights_after_loading");
     return berth_plugin_leave(
-        of->method.process_weights_after_loading(host, &of->linear, stored, made));
+        of->kv_method.name != NULL
+            ? of->kv_method.process_weights_after_loading(host, &of->kv_layer, stored, made)
+            : of->method.process_weights_after_loading(host, &of->linear, stored, made));
 }
 
 static berth_status make(loading *in, workshop *shop, const berth_host *host) {

@@ -115,6 +115,7 @@ static const berth_slot quant_slots[] = {
     SLOT(berth_quant_config, matches, INHERIT),
     SLOT(berth_quant_config, get_quant_method, REQUIRED),
     SLOT(berth_quant_config, override_quantization_method, INHERIT),
+    SLOT(berth_quant_config, get_kv_cache_method, INHERIT),
 };
 
 static const berth_slot quant_method_slots[] = {
@@ -123,6 +124,12 @@ static const berth_slot quant_method_slots[] = {
     SLOT(berth_quant_method, apply, REQUIRED),
     SLOT(berth_quant_method, process_weights_after_loading, INHERIT),
     SLOT(berth_quant_method, apply_experts, OPTIONAL),
+};
+
+static const berth_slot kv_cache_method_slots[] = {
+    SLOT(berth_kv_cache_method, name, REQUIRED),
+    SLOT(berth_kv_cache_method, create_weights, REQUIRED),
+    SLOT(berth_kv_cache_method, process_weights_after_loading, INHERIT),
 };
 
 static const berth_slot model_slots[] = {
@@ -161,6 +168,7 @@ const berth_table berth_tables[] = {
     [BERTH_TABLE_LAYER] = TABLE(berth_layer, layer_slots),
     [BERTH_TABLE_QUANT] = TABLE(berth_quant_config, quant_slots),
     [BERTH_TABLE_QUANT_METHOD] = TABLE(berth_quant_method, quant_method_slots),
+    [BERTH_TABLE_KV_CACHE_METHOD] = TABLE(berth_kv_cache_method, kv_cache_method_slots),
     [BERTH_TABLE_MODEL] = TABLE(berth_model, model_slots),
     [BERTH_TABLE_RULE] = TABLE(berth_weight_rule, rule_slots),
     [BERTH_TABLE_ATTENTION] = TABLE(berth_attention_backend, attention_slots),

@@ -223,6 +223,9 @@ struct berth_builder {
     // Both stacks' create_weights and apply_experts of the quantization method that the experts
     // get.
     berth_value (*experts)(berth_builder *builder, const berth_experts *experts);
+    // What an op on the cache of the layer takes as scale of state 0 (keys) or 1 (values), after
+    // kv_cache; BERTH_VALUE_NONE where the cache keeps numbers and no codes. From ABI 1.1 on
+    berth_value (*kv_scale)(berth_builder *builder, const char *layer, uint64_t state);
 };
 
 // ---- calls as one expression --------------------------------------------------------------------

@@ -20,7 +20,7 @@
 #ifndef BERTH_QUANT_H
 #define BERTH_QUANT_H
 
-#include <berth/builder.h>
+#include <berth/quant_kv.h>
 
 #define BERTH_MAX_WEIGHTS 16
 // What the host tells a scheme about a layer beside its sizes, and what the scheme keeps about it.
@@ -87,6 +87,10 @@ typedef struct berth_quant_config {
     // is what --quantization asks for, or NULL. Asked before `matches` of any config.
     uint64_t (*override_quantization_method)(const berth_host *host, const berth_json *config,
                                              const char *wanted);
+    // [inherit][startup] The method of an attention layer's cache, NULL with a text when the scheme
+    // cannot serve it. Not set: the scheme has nothing to say about caches.
+    const berth_kv_cache_method *(*get_kv_cache_method)(const berth_host *host,
+                                                        berth_kv_cache_layer *layer);
 } berth_quant_config;
 
 // ---- declaring ----------------------------------------------------------------------------------
@@ -181,12 +185,12 @@ static inline int64_t berth_quant_rows(const berth_linear *linear) {
 
 // ---- finding out about a layer ------------------------------------------------------------------
 
-// How an entry of a list names modules.
-#define BERTH_QUANT_EXACT                                                                          \
-    0u                        // the whole name; "re:" and a regular expression; the layer's class,
-                              // "Linear" being all linear layers but the head, and experts
-#define BERTH_QUANT_WITHIN 1u // any part of the name; "*" in it stands for anything
-#define BERTH_QUANT_REGEX  2u // a regular expression
+// How an entry of a list names modules: by the whole name, "re:" and a regular expression, or the
+// layer's class, "Linear" being all linear layers but the head, and experts; by any part of the
+// name, "*" in it standing for anything; by a regular expression.
+#define BERTH_QUANT_EXACT  0u
+#define BERTH_QUANT_WITHIN 1u
+#define BERTH_QUANT_REGEX  2u
 
 static inline int berth_quant_ends_with(const char *text, const char *end) {
     const size_t length = strlen(text);

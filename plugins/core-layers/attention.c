@@ -44,10 +44,12 @@ static void build(berth_builder *builder, const berth_call *call) {
     const berth_value query = split(builder, call->inputs[0], cache.num_heads, cache.head_size);
     const berth_value key = split(builder, call->inputs[1], cache.num_kv_heads, cache.head_size);
     const berth_value value = split(builder, call->inputs[2], cache.num_kv_heads, cache.head_size);
-    const berth_value y =
-        BERTH_EMIT(builder, "paged_attention", .prefix = call->prefix,
-                   BERTH_INPUTS(query, key, value, call->inputs[3]), .attributes = attributes,
-                   .attribute_count = cache.chunk_size > 0 ? 4 : 3);
+    const berth_value y = BERTH_EMIT(
+        builder, "paged_attention", .prefix = call->prefix,
+        BERTH_INPUTS(query, key, value, call->inputs[3], BERTH_VALUE_NONE, BERTH_VALUE_NONE,
+                     BERTH_VALUE_NONE, builder->kv_scale(builder, call->prefix, 0),
+                     builder->kv_scale(builder, call->prefix, 1)),
+        .attributes = attributes, .attribute_count = cache.chunk_size > 0 ? 4 : 3);
     const berth_dim flat[] = {
         BERTH_DIM_TOKENS,
         BERTH_DIM_CONST(cache.num_heads * cache.head_size),

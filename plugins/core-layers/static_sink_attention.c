@@ -42,7 +42,9 @@ static void build(berth_builder *builder, const berth_call *call) {
     const berth_value y = BERTH_EMIT(
         builder, "paged_attention", .prefix = call->prefix,
         BERTH_INPUTS(query, key, value, BERTH_VALUE_NONE, BERTH_VALUE_NONE,
-                     berth_mixer_parameter(&mixer, sinks), berth_mixer_parameter(&mixer, values)),
+                     berth_mixer_parameter(&mixer, sinks), berth_mixer_parameter(&mixer, values),
+                     builder->kv_scale(builder, call->prefix, 0),
+                     builder->kv_scale(builder, call->prefix, 1)),
         BERTH_ATTRIBUTES(BERTH_F64("scale", berth_call_f64(call, "scale", 1)),
                          BERTH_I64("sliding_window", cache.sliding_window)));
     call->outputs[0] =

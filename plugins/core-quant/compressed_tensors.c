@@ -216,9 +216,33 @@ static const berth_quant_method *get_quant_method(const berth_host *host, const 
                                                  : scaled(host, format, &weights, &inputs, notes);
 }
 
+// With a `kv_cache_scheme` caches hold codes whether or not the user asks for them.
+static const berth_kv_cache_method *get_kv_cache_method(const berth_host *host,
+                                                        berth_kv_cache_layer *layer) {
+    const berth_json *whole = NULL;
+    if (host->json_get(layer->config, PATH, &whole) != BERTH_OK) {
+        return berth_form_kv_wanted(host, layer);
+    }
+    const arguments of = read_arguments(host, whole, "kv_cache_scheme");
+    if (!of.is_there) {
+        return berth_form_kv_wanted(host, layer);
+    }
+    if (of.bits == 8 && of.is_float && of.is_symmetric && !of.is_dynamic && is_of(&of, "tensor")) {
+        return &berth_form_kv_codes;
+    }
+    (void)BERTH_PLUGIN_FAIL(host, BERTH_UNSUPPORTED,
+                            "kv_cache_scheme: 8 bits (float, tensor), static and symmetric, are "
+                            "there, this is of %lld bits (%s, %s), %s and %s",
+                            (long long)of.bits, of.is_float ? "float" : "int", of.strategy,
+                            of.is_dynamic ? "dynamic" : "static",
+                            of.is_symmetric ? "symmetric" : "asymmetric");
+    return NULL;
+}
+
 const berth_quant_config berth_quant_compressed_tensors = {
     .size = sizeof(berth_quant_config),
     .name = "compressed-tensors",
     .matches = matches,
     .get_quant_method = get_quant_method,
+    .get_kv_cache_method = get_kv_cache_method,
 };

@@ -106,4 +106,5 @@ const berth_quant_config berth_quant_fp8 = {
     .name = "fp8",
     .matches = matches,
     .get_quant_method = get_quant_method,
+    .get_kv_cache_method = berth_form_kv_wanted,
 };

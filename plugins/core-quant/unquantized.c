@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // unquantized: weights multiplied as they are stored. A scheme like any other: it recognises its
 // checkpoints by what they lack.
-#include <berth/quant.h>
+#include "forms/forms.h"
 
 static berth_status matches(const berth_host *host, const berth_json *config) {
     uint64_t count = 0;
@@ -55,9 +55,18 @@ static const berth_quant_method *get_quant_method(const berth_host *host, const 
     return &method;
 }
 
+// Codes when the user asks for them; what else has no scheme leaves its caches to this, too.
+static const berth_kv_cache_method *get_kv_cache_method(const berth_host *host,
+                                                        berth_kv_cache_layer *layer) {
+    (void)host;
+    layer->is_unquantized = !layer->wanted;
+    return layer->wanted ? &berth_form_kv_codes : NULL;
+}
+
 const berth_quant_config berth_quant_unquantized = {
     .size = sizeof(berth_quant_config),
     .name = "unquantized",
     .matches = matches,
     .get_quant_method = get_quant_method,
+    .get_kv_cache_method = get_kv_cache_method,
 };

@@ -58,8 +58,8 @@ static const origin origins[] = {
     {
      .library = "tests/core/libberth-core-quant.so",
      .flags = "1",
-     .tables = {BERTH_TABLE_QUANT, BERTH_TABLE_QUANT_METHOD},
-     .count = 2,
+     .tables = {BERTH_TABLE_QUANT, BERTH_TABLE_QUANT_METHOD, BERTH_TABLE_KV_CACHE_METHOD},
+     .count = 3,
      },
     {
      .library = "tests/core/libberth-core-ops.so",

@@ -22,13 +22,26 @@
 #define MOE    DATA "/moe-fp8"
 
 static const char *const folders[] = {
-    DATA "/ct-fp8-dynamic",   DATA "/ct-int8-static-asym",      DATA "/gptq-4bit-act",
-    SHARED "/ct-fp8-static",  SHARED "/ct-fp8-block",           SHARED "/hf-fp8-block",
-    SHARED "/hf-fp8-static",  SHARED "/ct-int8-dynamic",        SHARED "/ct-w4a16-g32",
-    SHARED "/ct-w8a16",       SHARED "/ct-w4a16-g32-asym",      SHARED "/gptq-4bit-g32",
-    SHARED "/gptq-8bit",      SHARED "/awq-4bit-g32",           SHARED "/nvfp4",
-    SHARED "/modelslim-w8a8", SHARED "/modelslim-w8a8-dynamic", DATA "/moe-fp8",
+    DATA "/ct-fp8-dynamic",
+    DATA "/ct-int8-static-asym",
+    DATA "/gptq-4bit-act",
+    SHARED "/ct-fp8-static",
+    SHARED "/ct-fp8-block",
+    SHARED "/hf-fp8-block",
+    SHARED "/hf-fp8-static",
+    SHARED "/ct-int8-dynamic",
+    SHARED "/ct-w4a16-g32",
+    SHARED "/ct-w8a16",
+    SHARED "/ct-w4a16-g32-asym",
+    SHARED "/gptq-4bit-g32",
+    SHARED "/gptq-8bit",
+    SHARED "/awq-4bit-g32",
+    SHARED "/nvfp4",
+    SHARED "/modelslim-w8a8",
+    SHARED "/modelslim-w8a8-dynamic",
+    DATA "/moe-fp8",
     SHARED "/moe-int8",
+    DATA "/fp8-kv",
 };
 
 static void check_eval(const char *folder, const char *platform, const char *dtype) {
@@ -160,6 +173,11 @@ static const change changes[] = {
      "\"moe_intermediate_size\": 32",                                                                     5,
      {"gate_proj.weight' has the shape [48, 64], the model needs [32, 64]",
       "layer 'model.layers.1.mlp.experts.w13' of scheme 'compressed-tensors'"}                                                   },
+    {DATA "/fp8-kv",
+     "config.json",                         "\"strategy\": \"tensor\"",
+     "\"strategy\": \"tenser\"",                                                                          5,
+     {"kv_cache_scheme: 8 bits (float, tensor), static", "this is of 8 bits (float, tenser)",
+      "layer 'model.layers.0.self_attn.attn' of scheme 'compressed-tensors'"}                                                    },
 };
 
 TEST(bad_quantized_checkpoints_are_refused_with_layer_tensor_and_rule) {
@@ -180,13 +198,15 @@ typedef struct bad_scale {
 } bad_scale;
 
 static const bad_scale bad_scales[] = {
-    {GPTQ,                   "model.layers.1.mlp.down_proj.scales",                 "model.layers.1.mlp.down_proj",      "gptq",               true},
+    {GPTQ,                   "model.layers.1.mlp.down_proj.scales",                 "model.layers.1.mlp.down_proj",      "gptq",               true },
     {GPTQ,                   "model.layers.0.self_attn.k_proj.scales",              "model.layers.0.self_attn.qkv_proj", "gptq",
-     false                                                                                                                                         },
+     false                                                                                                                                          },
     {DATA "/ct-fp8-dynamic", "model.layers.0.mlp.up_proj.weight_scale",
-     "model.layers.0.mlp.gate_up_proj",                                                                                  "compressed-tensors", true},
+     "model.layers.0.mlp.gate_up_proj",                                                                                  "compressed-tensors", true },
     {MOE,                    "model.layers.1.mlp.experts.3.down_proj.weight_scale", "model.layers.1.mlp.experts.w2",
-     "compressed-tensors",                                                                                                                     true},
+     "compressed-tensors",                                                                                                                     true },
+    {DATA "/fp8-kv",         "model.layers.2.self_attn.v_scale",                    "model.layers.2.self_attn.attn",
+     "compressed-tensors",                                                                                                                     false},
 };
 
 // Where the data of a tensor begins in its file, which ends with the data of the last one.
@@ -268,6 +288,50 @@ TEST(platform_is_asked_about_the_scheme_before_the_graph_is_built) {
     CHECK_CONTAINS(berth_status_message(), "this device cannot run 'gptq'");
     flow_deinit(&f);
     sandbox_remove(&box);
+}
+
+// ---- caches of codes ----------------------------------------------------------------------------
+
+static void check_cache(const char *model, const char *type, const char *bytes) {
+    program p;
+    PROGRAM_MUST(&p, NULL, BERTH, "run", "--model", model, "--prompt", "x", "-n", "1", "--platform",
+                 "cpu", "--dtype", "bfloat16", "--kv-cache-blocks", "64", "--kv-cache-dtype", type,
+                 "--log", "info");
+    CHECK_CONTAINS(p.err, "KV cache of 64 blocks, 1024 tokens, ");
+    CHECK_CONTAINS(p.err, bytes);
+}
+
+// 1,024 tokens of 3 layers, keys and values, 2 heads of 16.
+TEST(a_cache_of_codes_has_one_byte_a_number) {
+    check_cache("tests/data/models/qwen3", "auto", " 393216 bytes");
+    check_cache("tests/data/models/qwen3", "fp8", " 196608 bytes");
+    check_cache(DATA "/fp8-kv", "auto", " 196608 bytes");
+}
+
+TEST(a_cache_of_codes_without_scales_is_told_of_and_near_to_one_of_numbers) {
+    program p;
+    double rms = 0;
+    PROGRAM_RUN(&p, NULL, BERTH, "eval", "--model", "tests/data/models/llama", "--golden",
+                "tests/data/models/llama/golden.json", "--kv-cache-dtype", "fp8_e4m3", "--platform",
+                "cpu", "--json");
+    CHECK_CONTAINS(p.err, "3 of 3 KV caches in f8_e4m3fn have no scales in the checkpoint: e4m3, "
+                          "scale 1 where none is stored");
+    berth_json *report = program_json(&p);
+    CHECK_OK(berth_json_get_f64(report, "logit_rms", &rms));
+    CHECK(rms > 1e-3);
+    CHECK(rms < 0.5);
+    berth_json_destroy(report);
+}
+
+TEST(explain_says_who_cannot_run_a_cache_of_codes) {
+    program p;
+    PROGRAM_MUST(&p, NULL, BERTH, "ops", "explain", "paged_attention", "--model", DATA "/fp8-kv",
+                 "--platform", "cpu");
+    CHECK_CONTAINS(p.out, "cpu.paged_attention");
+    PROGRAM_RUN(&p, NULL, BERTH, "run", "--model", "tests/data/models/llama", "--prompt", "x",
+                "--kv-cache-dtype", "fp8_e5m2");
+    CHECK_INT(p.status, 2);
+    CHECK_CONTAINS(p.err, "fp8_e5m2");
 }
 
 // ---- a scheme of another plugin -----------------------------------------------------------------

@@ -28,6 +28,7 @@
 #define MODEL_LEN   136
 
 enum { FLOAT32 = 1 }; // of berth_config_dtypes
+enum { FP8 = 1 };     // of berth_config_kv_dtypes
 
 // A request, and what it gave when it was alone.
 typedef struct solo {
@@ -86,9 +87,20 @@ static size_t pick(uint64_t *state, size_t count) {
     return (size_t)(next_random(state) % count);
 }
 
-static void start(flow *f, const char *model, const setup *how) {
+// A checkpoint, and what it has beside a cache of tokens, or in its place.
+typedef struct subject {
+    const char *name;
+    char label[64];
+    char path[64];
+    bool keeps_states; // of every sequence, which no other one can go on from
+    bool has_no_cache; // so no sequence ever has to give way
+    bool has_codes;    // in its cache, --kv-cache-dtype fp8
+} subject;
+
+static void start(flow *f, const subject *about, const setup *how) {
     flow_init(f);
-    f->config.model = model;
+    f->config.model = about->path;
+    f->config.kv_cache_dtype = about->has_codes ? FP8 : 0;
     f->config.dtype = FLOAT32;
     f->config.max_model_len = MODEL_LEN;
     f->config.max_num_seqs = how->max_num_seqs;
@@ -284,20 +296,12 @@ static size_t schedule_count(void) {
     return strcmp(TEST_MODE, "release") == 0 ? SCHEDULES : SCHEDULES / 8;
 }
 
-// A checkpoint, and what it has beside a cache of tokens, or in its place.
-typedef struct subject {
-    const char *name;
-    char path[64];
-    bool keeps_states; // of every sequence, which no other one can go on from
-    bool has_no_cache; // so no sequence ever has to give way
-} subject;
-
 // All schedules of one setup; what it is there for has happened.
 static void run_schedules(const subject *about, const setup *how, const solo *pool, uint64_t seed,
                           tally *sum) {
     flow f;
     tally here = {0};
-    start(&f, about->path, how);
+    start(&f, about, how);
     for (size_t i = 0; i < schedule_count(); ++i) {
         run_schedule(&f, pool, seed + i + 1, &here);
     }
@@ -319,7 +323,7 @@ static void check_schedules(void **state) {
     flow f;
     memset(pool, 0, sizeof pool);
     make_pool(about->path, pool);
-    start(&f, about->path, &setups[0]);
+    start(&f, about, &setups[0]);
     for (size_t i = 0; i < POOL; ++i) {
         run_alone(&f, &pool[i]);
     }
@@ -337,23 +341,27 @@ static void check_schedules(void **state) {
 
 TEST_CASES(schedules_do_not_change_the_tokens_of) {
     static subject subjects[] = {
-        {.name = "llama",         .keeps_states = false, .has_no_cache = false},
-        {.name = "llama-rope3",   .keeps_states = false, .has_no_cache = false},
-        {.name = "llama-yarn",    .keeps_states = false, .has_no_cache = false},
-        {.name = "llama-linear",  .keeps_states = false, .has_no_cache = false},
-        {.name = "llama-dynamic", .keeps_states = false, .has_no_cache = false},
-        {.name = "mistral-swa",   .keeps_states = false, .has_no_cache = false},
-        {.name = "gemma2",        .keeps_states = false, .has_no_cache = false},
-        {.name = "qwen2",         .keeps_states = false, .has_no_cache = false},
-        {.name = "qwen3",         .keeps_states = false, .has_no_cache = false},
-        {.name = "shakespeare",   .keeps_states = false, .has_no_cache = false},
-        {.name = "lfm2",          .keeps_states = true,  .has_no_cache = false},
-        {.name = "falcon-h1",     .keeps_states = true,  .has_no_cache = false},
-        {.name = "mamba",         .keeps_states = true,  .has_no_cache = true },
+        {.name = "llama",        .keeps_states = false,                      .has_no_cache = false},
+        {.name = "llama-rope3",                      .keeps_states = false,                                            .has_no_cache = false},
+        {.name = "llama-yarn", .keeps_states = false,.has_no_cache = false},
+        {.name = "llama-linear", .keeps_states = false,                       .has_no_cache = false},
+        {.name = "llama-dynamic", .keeps_states = false,                      .has_no_cache = false},
+        {.name = "mistral-swa",                      .keeps_states = false,                                          .has_no_cache = false},
+        {.name = "gemma2", .keeps_states = false,                      .has_no_cache = false},
+        {.name = "qwen2",.keeps_states = false,.has_no_cache = false},
+        {.name = "qwen3",       .keeps_states = false,                            .has_no_cache = false},
+        {.name = "shakespeare",                      .keeps_states = false,                                                  .has_no_cache = false},
+        {.name = "lfm2", .keeps_states = true,                                                                                    .has_no_cache = false},
+        {.name = "falcon-h1",.keeps_states = true,.has_no_cache = false},
+        {.name = "mamba",  .keeps_states = true,  .has_no_cache = true},
+        {.name = "llama",                      .has_codes = true                                                  },
+        {.name = "mistral-swa", .has_codes = true},
     };
     for (size_t i = 0; i < BERTH_COUNT(subjects); ++i) {
         subject *about = &subjects[i];
         (void)snprintf(about->path, sizeof about->path, MODELS "/%s", about->name);
-        test_add(cases, about->name, check_schedules, about);
+        (void)snprintf(about->label, sizeof about->label, "%s%s", about->name,
+                       about->has_codes ? ", codes in its cache" : "");
+        test_add(cases, about->label, check_schedules, about);
     }
 }

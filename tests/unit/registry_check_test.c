@@ -213,6 +213,7 @@ TEST(registry_knows_every_tagged_slot_of_the_headers) {
         {"op.h",        {BERTH_TABLE_OP, BERTH_TABLE_IMPL},            2},
         {"layer.h",     {BERTH_TABLE_LAYER},                           1},
         {"quant.h",     {BERTH_TABLE_QUANT, BERTH_TABLE_QUANT_METHOD}, 2},
+        {"quant_kv.h",  {BERTH_TABLE_KV_CACHE_METHOD},                 1},
         {"model.h",     {BERTH_TABLE_MODEL},                           1},
         {"attention.h", {BERTH_TABLE_ATTENTION},                       1},
     };

@@ -128,4 +128,12 @@ extern const berth_quant_method berth_form_nvfp4;
 enum { BERTH_NIBBLES_GROUP }; // inputs of a second scale; 0: none
 extern const berth_quant_method berth_form_nibbles;
 
+// ---- KV caches ----------------------------------------------------------------------------------
+
+extern const berth_kv_cache_method berth_form_kv_codes;
+
+// For schemes whose checkpoints may have scales that are used only when the user asks for codes.
+const berth_kv_cache_method *berth_form_kv_wanted(const berth_host *host,
+                                                  berth_kv_cache_layer *layer);
+
 #endif

@@ -22,6 +22,7 @@ static struct {
     berth_platform platform;    // the other's
     const berth_quant_config *quant;
     berth_quant_method method;
+    berth_kv_cache_method kv_method;
 } state;
 
 // ---- clearing -----------------------------------------------------------------------------------
@@ -202,12 +203,39 @@ static const berth_quant_method *get_quant_method(const berth_host *host, const 
     return &state.method;
 }
 
+static void declare_nothing(berth_builder *builder, const berth_kv_cache_layer *layer,
+                            berth_value scales[2]) {
+    (void)builder, (void)layer, (void)scales;
+}
+
+static berth_status make_nothing(const berth_host *host, const berth_kv_cache_layer *layer,
+                                 const berth_tensor *const *stored,
+                                 const berth_tensor *const *made) {
+    (void)host, (void)layer, (void)stored, (void)made;
+    return BERTH_OK;
+}
+
+// A cache that stays as it is.
+static const berth_kv_cache_method *get_kv_cache_method(const berth_host *host,
+                                                        berth_kv_cache_layer *layer) {
+    (void)host, (void)layer;
+    state.kv_method = (berth_kv_cache_method){
+        .size = sizeof state.kv_method,
+        .name = "nulled",
+        .create_weights = declare_nothing,
+        .process_weights_after_loading = make_nothing,
+    };
+    CLEAR(berth_kv_cache_method, &state.kv_method);
+    return &state.kv_method;
+}
+
 static berth_status add_quant_config(berth_registrar *registrar, const berth_quant_config *config,
                                      uint64_t given_flags) {
     (void)registrar;
     berth_quant_config copy = *config;
     state.quant = config;
     copy.get_quant_method = get_quant_method;
+    copy.get_kv_cache_method = get_kv_cache_method;
     CLEAR(berth_quant_config, &copy);
     return state.registrar->add_quant_config(state.registrar, &copy, given_flags | flags());
 }
