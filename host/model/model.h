@@ -103,7 +103,7 @@ typedef struct berth_layer_scheme {
     const char *layer;
     const char *scheme; // the config's name
     const char *method;
-    const char *plugin; // whose scheme it is
+    const char *plugin;                // whose scheme it is
     const struct berth_processing *of; // the layer itself
 } berth_layer_scheme;
 
