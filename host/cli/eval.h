@@ -72,6 +72,7 @@ typedef struct berth_evaluation {
     const char *dtype; // of activations
     berth_eval_gate gate;
     berth_layer_gate linears;
+    berth_layer_gate experts;
     bool has_passed;
 } berth_evaluation;
 
@@ -93,7 +94,8 @@ typedef struct berth_eval_layer {
     const berth_model_build *build;
     const berth_eval_operand *operands;
     size_t operand_count;
-    int64_t rows; // tokens
+    int64_t rows; // tokens, at positions 0, 1, 2 …
+    int32_t id;   // of all of them
 } berth_eval_layer;
 // Runs it on the device of the session's worker. The plan, which holds the outputs, is the
 // caller's.

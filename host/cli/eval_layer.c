@@ -62,16 +62,18 @@ static berth_status load(const berth_eval_layer *layer, berth_plan *plan) {
 
 // ---- the step -----------------------------------------------------------------------------------
 
-// One sequence of `rows` tokens, whose ids are their numbers.
+// One sequence of `rows` tokens.
 static berth_status run_step(const berth_eval_layer *layer, berth_plan *plan) {
     const int64_t rows = layer->rows;
     int32_t *numbers = BERTH_ARENA_ARRAY(layer->arena, int32_t, (size_t)rows);
+    int32_t *of_tokens = BERTH_ARENA_ARRAY(layer->arena, int32_t, (size_t)rows);
     int64_t *slots = BERTH_ARENA_ARRAY(layer->arena, int64_t, (size_t)rows);
-    if (numbers == NULL || slots == NULL) {
+    if (numbers == NULL || of_tokens == NULL || slots == NULL) {
         return berth_arena_exhausted(layer->arena, "a step");
     }
     for (int64_t i = 0; i < rows; ++i) {
         numbers[i] = (int32_t)i;
+        of_tokens[i] = layer->id;
         slots[i] = -1; // nothing is stored
     }
     int32_t bounds[2] = {0, (int32_t)rows};
@@ -85,7 +87,8 @@ static berth_status run_step(const berth_eval_layer *layer, berth_plan *plan) {
         .size = sizeof(berth_tensor), .data = (values), .device_type = BERTH_MEMORY_HOST,          \
         .ndim = (rank), .dtype = (type), .shape = (extents), .strides = strides                    \
     }
-    const berth_tensor ids = ARRAY(numbers, 1, all, BERTH_DTYPE_I32);
+    const berth_tensor ids = ARRAY(of_tokens, 1, all, BERTH_DTYPE_I32);
+    const berth_tensor positions = ARRAY(numbers, 1, all, BERTH_DTYPE_I32);
     const berth_tensor length = ARRAY(bounds + 1, 1, one, BERTH_DTYPE_I32);
     const berth_tensor start = ARRAY(bounds, 1, two, BERTH_DTYPE_I32);
     const berth_tensor table = ARRAY(none, 2, one, BERTH_DTYPE_I32);
@@ -96,10 +99,10 @@ static berth_status run_step(const berth_eval_layer *layer, berth_plan *plan) {
     const berth_batch_view view = {
         .size = sizeof view,
         .token_ids = &ids,
-        .positions = &ids,
+        .positions = &positions,
         .query_start_loc = &start,
         .seq_lens = &length,
-        .logits_rows = &ids,
+        .logits_rows = &positions,
         .block_tables = tables,
         .slot_mappings = mappings,
     };

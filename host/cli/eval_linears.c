@@ -89,6 +89,29 @@ static void compare_codes(berth_layer_gate *gate, const berth_tensor *got,
     }
 }
 
+// ---- what the golden file has -------------------------------------------------------------------
+
+static berth_status find_rows(const berth_golden *golden, const char *name, berth_dtype dtype,
+                              const berth_stored_tensor **out) {
+    *out = berth_safetensors_find(golden->file, name);
+    if (!*out || (*out)->ndim != 2 || (*out)->shape[0] < 1 || (*out)->shape[1] < 1 ||
+        (dtype != BERTH_DTYPE_NONE && (*out)->dtype != dtype)) {
+        return BERTH_FAIL(CORRUPT, "%s: tensor '%s' is missing or no rows of %s", golden->path,
+                          name, dtype == BERTH_DTYPE_NONE ? "codes" : berth_dtype_name(dtype));
+    }
+    return BERTH_OK;
+}
+
+static berth_status find_pair(const berth_golden *golden, const char *input, const char *output,
+                              linear_case *out) {
+    BERTH_TRY(find_rows(golden, input, BERTH_DTYPE_F32, &out->input));
+    BERTH_TRY(find_rows(golden, output, BERTH_DTYPE_F32, &out->output));
+    return out->input->shape[0] == out->output->shape[0]
+               ? BERTH_OK
+               : BERTH_FAIL(CORRUPT, "%s: '%s' and '%s' have not as many rows", golden->path, input,
+                            output);
+}
+
 // ---- one layer ----------------------------------------------------------------------------------
 
 static berth_status take_outputs(berth_layer_gate *gate, berth_plan *plan, const linear_case *of,
@@ -154,9 +177,9 @@ static berth_status run_alone(berth_evaluation *eval, const linear_case *of,
     return status;
 }
 
-static berth_status run_case(berth_evaluation *eval, const berth_checkpoint *checkpoint,
-                             const linear_case *of) {
-    const berth_linear_request request = {
+static berth_linear_request request_of(const berth_evaluation *eval,
+                                       const berth_checkpoint *checkpoint, const linear_case *of) {
+    return (berth_linear_request){
         .model =
             {
                     .registry = eval->session->registry,
@@ -166,10 +189,15 @@ static berth_status run_case(berth_evaluation *eval, const berth_checkpoint *che
                     },
         .of = berth_worker_build(eval->session->worker),
         .module = of->module,
-        .rows = RUNS * of->input->shape[0],
+        .rows = of->input->shape[0],
         .inputs = of->input->shape[1],
         .outputs = of->output->shape[1],
     };
+}
+
+static berth_status run_case(berth_evaluation *eval, const berth_checkpoint *checkpoint,
+                             const linear_case *of) {
+    const berth_linear_request request = request_of(eval, checkpoint, of);
     berth_model_build *build = NULL;
     int64_t first = 0;
     BERTH_TRY_NOTE(berth_linear_create(&request, &first, &build), "comparing '%s' with %s",
@@ -179,28 +207,62 @@ static berth_status run_case(berth_evaluation *eval, const berth_checkpoint *che
     return status;
 }
 
-// ---- all of the golden file ---------------------------------------------------------------------
+// ---- one expert ---------------------------------------------------------------------------------
 
-static berth_status find_rows(const berth_golden *golden, const char *name, berth_dtype dtype,
-                              const berth_stored_tensor **out) {
-    *out = berth_safetensors_find(golden->file, name);
-    if (!*out || (*out)->ndim != 2 || (*out)->shape[0] < 1 || (*out)->shape[1] < 1 ||
-        (dtype != BERTH_DTYPE_NONE && (*out)->dtype != dtype)) {
-        return BERTH_FAIL(CORRUPT, "%s: tensor '%s' is missing or no rows of %s", golden->path,
-                          name, dtype == BERTH_DTYPE_NONE ? "codes" : berth_dtype_name(dtype));
+static berth_status run_expert_alone(berth_evaluation *eval, const linear_case *of,
+                                     const berth_model_build *build, int64_t expert) {
+    const uint64_t rows = (uint64_t)of->input->shape[0];
+    float *ones = BERTH_ARENA_ARRAY(eval->session->arena, float, (size_t)rows);
+    if (!ones) {
+        return berth_arena_exhausted(eval->session->arena, "weights of experts");
     }
-    return BERTH_OK;
+    for (uint64_t i = 0; i < rows; ++i) {
+        ones[i] = 1;
+    }
+    const berth_eval_operand operands[] = {
+        {.name = "x",
+         .dtype = of->input->dtype,
+         .data = of->input->data,
+         .count = rows * (uint64_t)of->input->shape[1]                                },
+        {.name = "topk_weights", .dtype = BERTH_DTYPE_F32, .data = ones, .count = rows},
+    };
+    const berth_eval_layer layer = {
+        .session = eval->session,
+        .arena = eval->session->arena,
+        .build = build,
+        .operands = operands,
+        .operand_count = BERTH_COUNT(operands),
+        .rows = of->input->shape[0],
+        .id = (int32_t)expert,
+    };
+    berth_plan *plan = NULL;
+    eval->session->stage = BERTH_STAGE_STEP;
+    BERTH_TRY(berth_eval_run(&layer, &plan));
+    eval->session->stage = BERTH_STAGE_INPUT;
+    const berth_status status = take_outputs(&eval->experts, plan, of, 0);
+    berth_plan_destroy(plan);
+    return status;
 }
 
-static berth_status find_pair(const berth_golden *golden, const char *input, const char *output,
-                              linear_case *out) {
-    BERTH_TRY(find_rows(golden, input, BERTH_DTYPE_F32, &out->input));
-    BERTH_TRY(find_rows(golden, output, BERTH_DTYPE_F32, &out->output));
-    return out->input->shape[0] == out->output->shape[0]
-               ? BERTH_OK
-               : BERTH_FAIL(CORRUPT, "%s: '%s' and '%s' have not as many rows", golden->path, input,
-                            output);
+// Codes of what is between the two products flip in 16 bits, so that nothing can be said there.
+static berth_status run_expert(berth_evaluation *eval, const berth_checkpoint *checkpoint) {
+    const berth_golden *golden = &eval->golden;
+    linear_case of = {.module = golden->probe_expert};
+    if (!of.module || strcmp(eval->dtype, "f32") != 0) {
+        return BERTH_OK;
+    }
+    BERTH_TRY(find_pair(golden, "probe_expert_input", "probe_expert_output", &of));
+    const berth_linear_request request = request_of(eval, checkpoint, &of);
+    berth_model_build *build = NULL;
+    int64_t expert = 0;
+    BERTH_TRY_NOTE(berth_experts_create(&request, &expert, &build), "comparing '%s' with %s",
+                   of.module, golden->path);
+    const berth_status status = run_expert_alone(eval, &of, build, expert);
+    berth_model_destroy(build);
+    return status;
 }
+
+// ---- all of the golden file ---------------------------------------------------------------------
 
 static berth_status run_probe(berth_evaluation *eval, const berth_checkpoint *checkpoint) {
     const berth_golden *golden = &eval->golden;
@@ -248,6 +310,9 @@ berth_status berth_eval_linears(berth_evaluation *eval) {
     berth_status status = run_probe(eval, checkpoint);
     if (status == BERTH_OK) {
         status = run_linears(eval, checkpoint);
+    }
+    if (status == BERTH_OK) {
+        status = run_expert(eval, checkpoint);
     }
     berth_checkpoint_close(checkpoint);
     return status;

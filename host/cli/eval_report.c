@@ -53,6 +53,7 @@ static bool passes(const berth_evaluation *eval) {
            total->logsumexp_error <= gate->logit && rms(total) <= gate->rms &&
            (double)total->steady_rows >= gate->steady * (double)rows &&
            equal_prompts(eval) >= gate->equal && layers_pass(&eval->linears, gate) &&
+           layers_pass(&eval->experts, gate) &&
            (!eval->session->config.loss || eval->loss.error <= gate->loss);
 }
 
@@ -91,6 +92,7 @@ static void print_json(berth_evaluation *eval) {
     berth_cli_put_f64(&json, "rms_gate", eval->gate.rms);
     put_measure(&json, &eval->total);
     put_layers(&json, "linears", &eval->linears);
+    put_layers(&json, "experts", &eval->experts);
     berth_json_put_key(&json, "prompts");
     berth_json_begin_array(&json);
     for (size_t i = 0; i < eval->golden.prompt_count; ++i) {
@@ -182,6 +184,7 @@ static berth_status print_table(berth_evaluation *eval) {
                               eval->loss.value, eval->golden.val_loss, eval->loss.error);
     }
     print_layers(eval, "linear layers", &eval->linears);
+    print_layers(eval, "experts", &eval->experts);
     print_verdict(eval);
     return BERTH_OK;
 }

@@ -209,6 +209,7 @@ static berth_status read_all(berth_golden *golden, berth_arena *arena) {
     BERTH_TRY(berth_json_f64_or(golden->root, "bf16.rms", 0, &golden->bf16_rms));
     BERTH_TRY(read_steps(golden));
     BERTH_TRY(read_name(golden, "probe", arena, &golden->probe));
+    BERTH_TRY(read_name(golden, "probe_expert", arena, &golden->probe_expert));
     BERTH_TRY(berth_json_get_array(golden->root, "prompts", &prompts));
     golden->name = berth_arena_copy(arena, name);
     golden->prompt_count = berth_json_size(prompts);

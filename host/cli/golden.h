@@ -39,7 +39,8 @@ typedef struct berth_golden {
     // share of tokens that no order of sums moves, 1 for every other golden file; the rms of what
     // such orders move; the rms of computing with inputs that are not quantized.
     bool is_quantized;
-    const char *probe; // the linear layer of the tensors probe_*; NULL: none
+    const char *probe;        // the linear layer of the tensors probe_*; NULL: none
+    const char *probe_expert; // the expert of probe_expert_*; NULL: none
     double steady_tokens;
     double f32_rms;
     double wrong_rms;

@@ -21,6 +21,7 @@ typedef struct berth_processing {
     berth_quant_method method;
     berth_linear linear; // with everything behind it
     berth_quant_layer layer;
+    const berth_experts *experts; // of the first stack: how they were built; NULL: a layer
     const berth_weight *stored[BERTH_MAX_WEIGHTS];
     size_t stored_count;
     const berth_weight *made[BERTH_MAX_WEIGHTS];

@@ -177,6 +177,12 @@ typedef struct berth_linear_request {
 BERTH_MUST_CHECK berth_status berth_linear_create(const berth_linear_request *request,
                                                   int64_t *out_first,
                                                   berth_model_build **out_build);
+// The experts of which the module, "….experts.3", is one: of the parameters "x" and "topk_weights"
+// [rows, 1] in f32, for tokens whose ids are the numbers of the expert that they are for, the
+// output "y". `out_expert` is the module's.
+BERTH_MUST_CHECK berth_status berth_experts_create(const berth_linear_request *request,
+                                                   int64_t *out_expert,
+                                                   berth_model_build **out_build);
 // One layer alone: its class, its weights as a checkpoint would hold them, and a caller that gives
 // its inputs.
 typedef struct berth_layer_request {

@@ -466,6 +466,37 @@ static berth_status check_experts(const berth_processing *layer, const char *pre
                             layer->scheme->owner->id);
 }
 
+// What the experts were built from, without their operands, for who builds them again.
+static berth_status keep_experts(berth_arena *arena, const berth_experts *given,
+                                 const berth_processing *second, berth_processing *first) {
+    berth_experts *own = BERTH_ARENA_NEW(arena, berth_experts);
+    berth_attribute *attributes = BERTH_ARENA_ARRAY(arena, berth_attribute, given->attribute_count);
+    const berth_attribute **list =
+        BERTH_ARENA_ARRAY(arena, const berth_attribute *, given->attribute_count);
+    if (own == NULL || attributes == NULL || list == NULL) {
+        return berth_arena_exhausted(arena, "layers");
+    }
+    for (uint64_t i = 0; i < given->attribute_count; ++i) {
+        const berth_attribute *from = given->attributes[i];
+        memcpy(&attributes[i], from,
+               from->size < sizeof *attributes ? from->size : sizeof *attributes);
+        attributes[i].size = sizeof *attributes;
+        attributes[i].name = berth_arena_strdup(arena, from->name);
+        attributes[i].str = from->str == NULL ? NULL : berth_arena_strdup(arena, from->str);
+        list[i] = &attributes[i];
+        if (attributes[i].name == NULL || (attributes[i].str == NULL) != (from->str == NULL)) {
+            return berth_arena_exhausted(arena, "layers");
+        }
+    }
+    *own = *given;
+    own->prefix = berth_arena_strdup(arena, given->prefix);
+    own->attributes = list;
+    own->w13 = &first->linear;
+    own->w2 = &second->linear;
+    first->experts = own;
+    return own->prefix == NULL ? berth_arena_exhausted(arena, "layers") : BERTH_OK;
+}
+
 berth_status berth_quantization_experts(berth_building *building, const berth_experts *given,
                                         berth_value *out_y) {
     berth_processing *first = NULL;
@@ -479,15 +510,9 @@ berth_status berth_quantization_experts(berth_building *building, const berth_ex
     BERTH_TRY(describe_second(building, given->w2, first, &second));
     BERTH_TRY(create_weights(building, first, w13));
     BERTH_TRY(create_weights(building, second, w2));
-    const char *prefix = berth_arena_strdup(building->arena, given->prefix);
-    if (prefix == NULL) {
-        return berth_arena_exhausted(building->arena, "layers");
-    }
-    berth_experts experts = *given;
-    experts.w13 = &first->linear;
-    experts.w2 = &second->linear;
+    BERTH_TRY(keep_experts(building->arena, given, second, first));
     berth_plugin_enter(first->scheme->owner, "apply_experts");
-    *out_y = first->method.apply_experts(&building->face, &experts, w13, w2);
+    *out_y = first->method.apply_experts(&building->face, first->experts, w13, w2);
     BERTH_TRY(berth_plugin_leave(BERTH_OK));
-    return report(building, prefix, first);
+    return report(building, first->experts->prefix, first);
 }

@@ -12,6 +12,7 @@
 
 #define DATA "tests/data/quant"
 #define FP8  DATA "/ct-fp8-dynamic"
+#define MOE  DATA "/moe-fp8"
 
 static const char *const golden_files[] = {"golden.json", "golden.safetensors", NULL};
 
@@ -72,15 +73,34 @@ TEST(golden_file_without_layers_is_compared_without_them) {
     berth_json_destroy(report);
 }
 
+TEST(expert_alone_gives_what_the_reference_gave) {
+    static const char *const platforms[] = {"cpu", "dummy"};
+    for (size_t i = 0; i < BERTH_COUNT(platforms); ++i) {
+        program p;
+        eval(&p, MOE, MOE "/golden.json", platforms[i]);
+        CHECK_INT(p.status, 0);
+        berth_json *report = program_json(&p);
+        CHECK_NEAR(number(report, "linears.layers"), 64, 0);
+        CHECK_NEAR(number(report, "experts.layers"), 1, 0);
+        CHECK(number(report, "experts.error") <= 1e-5);
+        berth_json_destroy(report);
+    }
+}
+
 // ---- wrong ones ---------------------------------------------------------------------------------
 
 // The golden files with a change, beside the checkpoint as it is.
-static void eval_changed(program *p, const text_change *text, const tensor_change *tensor) {
+static void eval_changed_of(program *p, const char *folder, const text_change *text,
+                            const tensor_change *tensor) {
     sandbox box;
     sandbox_make(&box);
-    changed_checkpoint_write(&box, FP8, golden_files, text, tensor);
-    eval(p, FP8, sandbox_path(&box, "golden.json"), "cpu");
+    changed_checkpoint_write(&box, folder, golden_files, text, tensor);
+    eval(p, folder, sandbox_path(&box, "golden.json"), "cpu");
     sandbox_remove(&box);
+}
+
+static void eval_changed(program *p, const text_change *text, const tensor_change *tensor) {
+    eval_changed_of(p, FP8, text, tensor);
 }
 
 TEST(output_of_a_layer_that_is_off_fails_the_gate_though_all_logits_are_right) {
@@ -143,4 +163,31 @@ TEST(rows_without_their_outputs_are_refused) {
     eval_changed(&p, NULL, &change);
     CHECK_INT(p.status, 3);
     CHECK_CONTAINS(p.err, "tensor 'linear_output.model.layers.1.mlp.up_proj' is missing");
+}
+
+TEST(another_expert_than_the_golden_file_says_fails_the_gate) {
+    const text_change change = {
+        .file = "golden.json",
+        .from = "\"model.layers.1.mlp.experts.0\"",
+        .to = "\"model.layers.1.mlp.experts.2\"",
+    };
+    program p;
+    eval_changed_of(&p, MOE, &change, NULL);
+    CHECK_INT(p.status, 1);
+    berth_json *report = program_json(&p);
+    CHECK(number(report, "experts.error") > 1e-2);
+    CHECK(number(report, "linears.error") <= 1e-5);
+    berth_json_destroy(report);
+}
+
+TEST(expert_that_the_model_does_not_have_is_refused) {
+    const text_change change = {
+        .file = "golden.json",
+        .from = "\"model.layers.1.mlp.experts.0\"",
+        .to = "\"model.layers.1.mlp.experts.99\"",
+    };
+    program p;
+    eval_changed_of(&p, MOE, &change, NULL);
+    CHECK_INT(p.status, 3);
+    CHECK_CONTAINS(p.err, "'model.layers.1.mlp.experts.99' is no expert of the model");
 }
