@@ -1,23 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input: a layer of e2m1 codes, two to a byte, with e4m3 scales of 16 inputs and one global scale,
-// a divisor. Output: its parameters and nodes. Twice a number of e2m1 is whole, so what is
-// multiplied are numbers of 8 bits.
+// a divisor. Output: its parameters and nodes. Codes stay as they are stored, scales become bf16,
+// which holds them exactly, and the global ones are one factor per output: nothing is widened that
+// a step has to read. Inputs are quantized and multiplied as the numbers that their codes are.
 #include "forms.h"
 
-enum { WEIGHT, SCALE, INPUT_GLOBAL, BIAS };
+enum { WEIGHT, SCALE, FACTOR, INPUT_GLOBAL, BIAS };
 
 #define GROUP 16
 
-static void declare(berth_builder *builder, const berth_linear *linear, const char *leaf,
-                    const char *dtype, int64_t factor) {
-    int64_t shape[BERTH_QUANT_DIMS];
+static berth_parameter describe(berth_builder *builder, const berth_linear *linear,
+                                const char *leaf, int64_t *shape) {
     berth_parameter parameter = berth_quant_parameter(builder, linear, leaf, shape);
     parameter.role = BERTH_PARAMETER_STORED;
-    parameter.dtype = dtype;
-    parameter.input_factor = factor;
-    parameter.is_per_tensor = factor == 0;
-    parameter.is_scale = factor != 2;
-    (void)builder->parameter(builder, &parameter);
+    parameter.dtype = "f32";
+    return parameter;
+}
+
+static void declare_global(berth_builder *builder, const berth_linear *linear, const char *leaf) {
+    int64_t shape[BERTH_QUANT_DIMS];
+    berth_parameter global = describe(builder, linear, leaf, shape);
+    global.is_per_tensor = 1;
+    global.is_scale = 1;
+    (void)builder->parameter(builder, &global);
+}
+
+static berth_value declare_codes(berth_builder *builder, const berth_linear *linear) {
+    int64_t shape[BERTH_QUANT_DIMS];
+    berth_parameter codes = describe(builder, linear, "weight_packed", shape);
+    codes.role = BERTH_PARAMETER_RESIDENT;
+    codes.dtype = "u8";
+    codes.input_factor = 2;
+    return builder->parameter(builder, &codes);
+}
+
+static berth_value declare_scales(berth_builder *builder, const berth_linear *linear) {
+    const int64_t made[] = {linear->output_size, linear->input_size / GROUP};
+    int64_t shape[BERTH_QUANT_DIMS];
+    berth_parameter scales = describe(builder, linear, "weight_scale", shape);
+    scales.dtype = "f8_e4m3fn";
+    scales.input_factor = GROUP;
+    scales.is_scale = 1;
+    (void)builder->parameter(builder, &scales);
+    return berth_quant_made(builder, linear, "weight_scale_of_groups", "bf16", made);
+}
+
+// What is added before the outputs' factors.
+static berth_value declare_bias(berth_builder *builder, const berth_linear *linear) {
+    int64_t shape[BERTH_QUANT_DIMS];
+    if (!linear->has_bias) {
+        return BERTH_VALUE_NONE;
+    }
+    berth_parameter bias = describe(builder, linear, "bias", shape);
+    berth_quant_per_output(&bias);
+    (void)builder->parameter(builder, &bias);
+    return berth_quant_made_vector(builder, linear, "bias_of_sums", "f32", linear->output_size);
 }
 
 static int is_weight_only(const berth_linear *linear) {
@@ -26,25 +63,20 @@ static int is_weight_only(const berth_linear *linear) {
 
 static void create_weights(berth_builder *builder, const berth_linear *linear,
                            berth_value *weights) {
-    const int64_t scales[] = {linear->output_size, linear->input_size / GROUP};
-    const int64_t half[] = {linear->output_size, linear->input_size / 2};
-    const int64_t codes[] = {linear->output_size, linear->input_size};
     if (berth_form_group(builder, linear, GROUP) != GROUP) {
         return;
     }
-    declare(builder, linear, "weight_packed", "u8", 2);
-    declare(builder, linear, "weight_scale", "f8_e4m3fn", GROUP);
-    declare(builder, linear, "weight_global_scale", "f32", 0);
-    weights[SCALE] = berth_quant_made(builder, linear, "weight_scale_of_groups", "f32", scales);
-    if (is_weight_only(linear)) {
-        weights[WEIGHT] = berth_quant_made(builder, linear, "codes", "u8", half);
-    } else {
-        weights[WEIGHT] = berth_quant_made(builder, linear, "codes", "i8", codes);
-        declare(builder, linear, "input_global_scale", "f32", 0);
+    weights[WEIGHT] = declare_codes(builder, linear);
+    weights[SCALE] = declare_scales(builder, linear);
+    declare_global(builder, linear, "weight_global_scale");
+    weights[FACTOR] =
+        berth_quant_made_vector(builder, linear, "output_factors", "f32", linear->output_size);
+    if (!is_weight_only(linear)) {
+        declare_global(builder, linear, "input_global_scale");
         weights[INPUT_GLOBAL] =
             berth_quant_made_vector(builder, linear, "input_global_scale_of_all", "f32", 1);
     }
-    weights[BIAS] = berth_quant_bias(builder, linear);
+    weights[BIAS] = declare_bias(builder, linear);
 }
 
 static float global_of(const berth_linear *linear, const float *globals, int64_t n) {
@@ -56,56 +88,79 @@ static float global_of(const berth_linear *linear, const float *globals, int64_t
     return globals[shard];
 }
 
+// The upper half of a float is a bf16, and a number of e4m3 has nothing in the lower one.
+static void widen_scales(const berth_tensor *local, const berth_tensor *to) {
+    const int64_t count = to->shape[0] * to->shape[1];
+    for (int64_t i = 0; i < count; ++i) {
+        const float number = berth_from_f8(((const uint8_t *)local->data)[i]);
+        uint32_t bits = 0;
+        memcpy(&bits, &number, sizeof bits);
+        ((uint16_t *)to->data)[i] = (uint16_t)(bits >> 16);
+    }
+}
+
+static float smallest_of(const berth_tensor *numbers) {
+    const float *of = numbers->data;
+    float smallest = of[0];
+    for (int64_t i = 1; i < numbers->shape[0]; ++i) {
+        smallest = of[i] < smallest ? of[i] : smallest;
+    }
+    return smallest;
+}
+
 static berth_status process(const berth_host *host, const berth_linear *linear,
                             const berth_tensor *const *stored, const berth_tensor *const *made) {
-    const uint8_t *packed = stored[0]->data;
-    const uint8_t *local = stored[1]->data;
-    float *scales = made[0]->data;
-    const int64_t width = linear->input_size;
-    const float unit = is_weight_only(linear) ? 1.0f : 0.5f; // of a code
-    for (int64_t i = 0; i < linear->output_size * (width / GROUP); ++i) {
-        scales[i] = unit * berth_from_f8(local[i]) /
-                    global_of(linear, stored[2]->data, i / (width / GROUP));
-        if (!(scales[i] >= 0)) {
-            return BERTH_PLUGIN_FAIL(host, BERTH_CORRUPT, "'weight_scale': number %lld is no scale",
-                                     (long long)i);
+    (void)host;
+    const float *globals = stored[1]->data;
+    float *factors = made[1]->data;
+    widen_scales(stored[0], made[0]);
+    for (int64_t n = 0; n < linear->output_size; ++n) {
+        factors[n] = 1.0f / global_of(linear, globals, n);
+    }
+    stored += 2;
+    made += 2;
+    if (!is_weight_only(linear)) { // with the smallest divisor every shard's range is held
+        *(float *)(*made++)->data = smallest_of(*stored++);
+    }
+    if (linear->has_bias) {
+        const float *bias = (*stored)->data;
+        for (int64_t n = 0; n < linear->output_size; ++n) {
+            ((float *)(*made)->data)[n] = bias[n] * global_of(linear, globals, n);
         }
     }
-    if (is_weight_only(linear)) {
-        memcpy(made[1]->data, packed, (size_t)(linear->output_size * width / 2));
-        return BERTH_OK;
-    }
-    for (int64_t i = 0; i < linear->output_size * width; ++i) {
-        ((int8_t *)made[1]->data)[i] = (int8_t)berth_e2m1_twice(packed[i / 2] >> (i % 2 * 4) & 15);
-    }
-    // A larger divisor gives finer steps: with the smallest every shard's range is held.
-    const float *globals = stored[3]->data;
-    float smallest = globals[0];
-    for (int64_t i = 1; i < stored[3]->shape[0]; ++i) {
-        smallest = globals[i] < smallest ? globals[i] : smallest;
-    }
-    *(float *)made[2]->data = smallest;
     return BERTH_OK;
+}
+
+// x as floats of 32 bits, rounded to what its codes are unless only the weight is quantized.
+static berth_value numbers_of(berth_builder *builder, const berth_linear *linear,
+                              const berth_value *weights, berth_value x) {
+    berth_value q[2] = {BERTH_VALUE_NONE, BERTH_VALUE_NONE};
+    if (!is_weight_only(linear)) {
+        (void)BERTH_EMIT(builder, "quant_nvfp4", .prefix = linear->prefix,
+                         BERTH_INPUTS(x, weights[INPUT_GLOBAL]), BERTH_OUTPUTS(q));
+        return BERTH_EMIT(builder, "dequantize", .prefix = linear->prefix,
+                          BERTH_INPUTS(q[0], q[1]));
+    }
+    return strcmp(builder->activation_dtype, "f32") == 0
+               ? x
+               : BERTH_EMIT(builder, "cast", .prefix = linear->prefix, BERTH_INPUTS(x),
+                            BERTH_ATTRIBUTES(BERTH_TEXT("dtype", "f32")));
 }
 
 static berth_value apply(berth_builder *builder, const berth_linear *linear,
                          const berth_value *weights, berth_value x) {
     static const int64_t groups[] = {1, GROUP};
-    berth_value q[2] = {BERTH_VALUE_NONE, BERTH_VALUE_NONE};
-    if (is_weight_only(linear)) {
-        return BERTH_EMIT(
-            builder, "packed_linear", .prefix = linear->prefix,
-            BERTH_INPUTS(x, weights[WEIGHT], weights[SCALE], BERTH_VALUE_NONE, BERTH_VALUE_NONE,
-                         weights[BIAS]),
-            BERTH_ATTRIBUTES(BERTH_TEXT("code", "e2m1"), BERTH_I64S("group_shape", groups, 2)));
-    }
-    (void)BERTH_EMIT(builder, "quant_nvfp4", .prefix = linear->prefix,
-                     BERTH_INPUTS(x, weights[INPUT_GLOBAL]), BERTH_OUTPUTS(q));
-    return BERTH_EMIT(
-        builder, "scaled_linear", .prefix = linear->prefix,
-        BERTH_INPUTS(q[0], q[1], weights[WEIGHT], weights[SCALE], BERTH_VALUE_NONE, weights[BIAS]),
-        BERTH_ATTRIBUTES(BERTH_I64S("group_shape", groups, 2),
-                         BERTH_TEXT("dtype", builder->activation_dtype)));
+    const berth_value sums = BERTH_EMIT(
+        builder, "packed_linear", .prefix = linear->prefix,
+        BERTH_INPUTS(numbers_of(builder, linear, weights, x), weights[WEIGHT], weights[SCALE],
+                     BERTH_VALUE_NONE, BERTH_VALUE_NONE, weights[BIAS]),
+        BERTH_ATTRIBUTES(BERTH_TEXT("code", "e2m1"), BERTH_I64S("group_shape", groups, 2)));
+    const berth_value y = BERTH_EMIT(builder, "scale_columns", .prefix = linear->prefix,
+                                     BERTH_INPUTS(sums, weights[FACTOR]));
+    return strcmp(builder->activation_dtype, "f32") == 0
+               ? y
+               : BERTH_EMIT(builder, "cast", .prefix = linear->prefix, BERTH_INPUTS(y),
+                            BERTH_ATTRIBUTES(BERTH_TEXT("dtype", builder->activation_dtype)));
 }
 
 const berth_quant_method berth_form_nvfp4 = {
