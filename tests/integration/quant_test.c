@@ -28,7 +28,7 @@ static const char *const folders[] = {
     SHARED "/ct-w8a16",       SHARED "/ct-w4a16-g32-asym",      SHARED "/gptq-4bit-g32",
     SHARED "/gptq-8bit",      SHARED "/awq-4bit-g32",           SHARED "/nvfp4",
     SHARED "/modelslim-w8a8", SHARED "/modelslim-w8a8-dynamic", DATA "/moe-fp8",
-    SHARED "/moe-int8",
+    SHARED "/mxfp4-moe",      SHARED "/modelslim-w4a8-dynamic", SHARED "/moe-int8",
 };
 
 static void check_eval(const char *folder, const char *platform, const char *dtype) {
