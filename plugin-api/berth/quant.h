@@ -183,6 +183,47 @@ static inline int64_t berth_quant_rows(const berth_linear *linear) {
     return linear->output_size * (linear->stack_size > 0 ? linear->stack_size : 1);
 }
 
+// ---- experts ------------------------------------------------------------------------------------
+
+// One of the two stacks as the op quantized_experts takes it; what is BERTH_VALUE_NONE is absent.
+typedef struct berth_quant_stack {
+    berth_value weight;
+    berth_value scale;
+    berth_value bias;
+    berth_value zero_points;
+    berth_value input_scale;
+} berth_quant_stack;
+
+// The attributes of that op that are the scheme's.
+typedef struct berth_quant_codes {
+    const char *code;
+    const char *input;
+    int64_t group_shape[2];
+} berth_quant_codes;
+
+// Emits quantized_experts over the stacks w13 and w2.
+#define BERTH_QUANT_ATTRIBUTES 16
+static inline berth_value berth_quant_experts(berth_builder *builder, const berth_experts *experts,
+                                              const berth_quant_stack stacks[2],
+                                              berth_quant_codes codes) {
+    const berth_attribute *attributes[BERTH_QUANT_ATTRIBUTES] = {
+        BERTH_TEXT("code", codes.code),
+        BERTH_TEXT("input", codes.input),
+        BERTH_I64S("group_shape", codes.group_shape, 2),
+    };
+    uint64_t count = 3;
+    for (uint64_t i = 0; i < experts->attribute_count && count < BERTH_QUANT_ATTRIBUTES; ++i) {
+        attributes[count++] = experts->attributes[i];
+    }
+    return BERTH_EMIT(builder, "quantized_experts", .prefix = experts->prefix,
+                      BERTH_INPUTS(experts->x, stacks[0].weight, stacks[0].scale, stacks[1].weight,
+                                   stacks[1].scale, experts->topk_weights, experts->topk_ids,
+                                   stacks[0].bias, stacks[1].bias, stacks[0].zero_points,
+                                   stacks[1].zero_points, stacks[0].input_scale,
+                                   stacks[1].input_scale),
+                      .attributes = attributes, .attribute_count = count);
+}
+
 // ---- finding out about a layer ------------------------------------------------------------------
 
 // How an entry of a list names modules: by the whole name, "re:" and a regular expression, or the

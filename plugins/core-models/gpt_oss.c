@@ -24,8 +24,8 @@ static void build(berth_builder *builder) {
 
 static const berth_weight_rule *const rules[] = {
     BERTH_DECODER_QKV_RULES,
-    BERTH_DECODER_RULE(".experts.gate_up_proj_bias", ".experts.w13_bias", NULL),
-    BERTH_DECODER_RULE(".experts.down_proj_bias", ".experts.w2_bias", NULL),
+    BERTH_DECODER_RULE(".experts.gate_up_proj_", ".experts.w13_", NULL), // bias, blocks, scales
+    BERTH_DECODER_RULE(".experts.down_proj_", ".experts.w2_", NULL),
     BERTH_DECODER_TRANSPOSED(".experts.gate_up_proj", ".experts.w13_weight"),
     BERTH_DECODER_TRANSPOSED(".experts.down_proj", ".experts.w2_weight"),
 };

@@ -54,7 +54,7 @@ static berth_status process(const berth_host *host, const berth_linear *linear,
                             const berth_tensor *const *stored, const berth_tensor *const *made) {
     (void)host;
     const int64_t width = linear->input_size;
-    for (int64_t n = 0; n < linear->output_size; ++n) {
+    for (int64_t n = 0; n < berth_quant_rows(linear); ++n) {
         quantise((const float *)stored[0]->data + n * width, width,
                  (int8_t *)made[CODES]->data + n * width, (float *)made[SCALES]->data + n);
     }
@@ -71,12 +71,26 @@ static berth_value apply(berth_builder *builder, const berth_linear *linear,
         BERTH_ATTRIBUTES(BERTH_TEXT("code", "i8"), BERTH_I64S("group_shape", per_output, 2)));
 }
 
+// The same codes in the two stacks of a mixture's experts.
+static berth_value apply_experts(berth_builder *builder, const berth_experts *experts,
+                                 const berth_value *w13, const berth_value *w2) {
+    const berth_quant_stack stacks[] = {
+        {.weight = w13[CODES], .scale = w13[SCALES], .bias = w13[BIAS]},
+        {.weight = w2[CODES],  .scale = w2[SCALES],  .bias = w2[BIAS] },
+    };
+    return berth_quant_experts(builder, experts, stacks,
+                               (berth_quant_codes){
+                                   .code = "i8", .input = "float", .group_shape = {1, -1}
+    });
+}
+
 static const berth_quant_method method = {
     .size = sizeof(berth_quant_method),
     .name = "i8 per output, made at load",
     .create_weights = create_weights,
     .apply = apply,
     .process_weights_after_loading = process,
+    .apply_experts = apply_experts,
 };
 
 // The head stays as it is: most of what a small error changes is there.

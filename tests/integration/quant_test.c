@@ -41,6 +41,8 @@ static const char *const folders[] = {
     SHARED "/modelslim-w8a8-dynamic",
     DATA "/moe-fp8",
     SHARED "/moe-int8",
+    SHARED "/mxfp4-moe",
+    SHARED "/modelslim-w4a8-dynamic",
     DATA "/fp8-kv",
 };
 

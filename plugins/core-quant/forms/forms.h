@@ -34,28 +34,6 @@ static inline int berth_form_is_body(const berth_linear *linear) {
            strcmp(linear->layer_class, "GateLinear") != 0;
 }
 
-// ---- experts ------------------------------------------------------------------------------------
-
-// One of the two stacks as the op quantized_experts takes it; what is BERTH_VALUE_NONE is absent.
-typedef struct berth_form_stack {
-    berth_value weight;
-    berth_value scale;
-    berth_value bias;
-    berth_value zeros;
-    berth_value input_scale;
-} berth_form_stack;
-
-// The attributes of that op.
-typedef struct berth_form_codes {
-    const char *code;
-    const char *input;
-    int64_t groups[2];
-} berth_form_codes;
-
-// Emits it for the stacks of w13 and w2.
-berth_value berth_form_experts(berth_builder *builder, const berth_experts *experts,
-                               const berth_form_stack stacks[2], berth_form_codes codes);
-
 // ---- scaled: codes of 8 bits, one to a number ---------------------------------------------------
 //
 // `weight` [outputs, inputs] i8 or e4m3 with multipliers; inputs quantized, or left as they are.

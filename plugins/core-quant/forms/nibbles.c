@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input: a layer of signed numbers of 4 bits, of which a byte has those of two neighbouring outputs
-// (ModelSlim W4A8 of linear layers), with two levels of scales. Output: its parameters and nodes;
-// inputs are floats. What only splits inputs into halves (`scale_bias`) is left.
+// (ModelSlim W4A8), with one or two levels of scales. Output: its parameters and nodes; inputs are
+// floats, but of experts i8 by token. What only splits inputs into halves (`scale_bias`) is left.
 #include "forms.h"
 
 enum { WEIGHT, SCALE, BIAS };
@@ -50,9 +50,9 @@ static berth_status process(const berth_host *host, const berth_linear *linear,
                             const berth_tensor *const *stored, const berth_tensor *const *made) {
     (void)host;
     const int64_t width = linear->input_size;
-    const int64_t groups = made[1]->shape[1];
+    const int64_t groups = berth_row_length(made[1]);
     const float *first = stored[1]->data;
-    for (int64_t n = 0; n < linear->output_size; ++n) {
+    for (int64_t n = 0; n < berth_quant_rows(linear); ++n) {
         const uint8_t *from = (const uint8_t *)stored[0]->data + n / 2 * width;
         uint8_t *to = (uint8_t *)made[0]->data + n * (width / 2);
         for (int64_t k = 0; k < width; ++k) { // two's complement plus 8 is the code
@@ -79,10 +79,26 @@ static berth_value apply(berth_builder *builder, const berth_linear *linear,
         BERTH_ATTRIBUTES(BERTH_TEXT("code", "u4"), BERTH_I64S("group_shape", groups, 2)));
 }
 
+static berth_value apply_experts(berth_builder *builder, const berth_experts *experts,
+                                 const berth_value *w13, const berth_value *w2) {
+    const int64_t group = experts->w13->quant->notes[BERTH_NIBBLES_GROUP];
+    const berth_quant_stack stacks[] = {
+        {.weight = w13[WEIGHT], .scale = w13[SCALE], .bias = w13[BIAS]},
+        {.weight = w2[WEIGHT],  .scale = w2[SCALE],  .bias = w2[BIAS] },
+    };
+    return berth_quant_experts(builder, experts, stacks,
+                               (berth_quant_codes){
+                                   .code = "u4",
+                                   .input = "token",
+                                   .group_shape = {1, group > 0 ? group : -1},
+    });
+}
+
 const berth_quant_method berth_form_nibbles = {
     .size = sizeof(berth_quant_method),
-    .name = "4 bits of two outputs in a byte, inputs in floats",
+    .name = "4 bits of two outputs in a byte",
     .create_weights = create_weights,
     .apply = apply,
     .process_weights_after_loading = process,
+    .apply_experts = apply_experts,
 };

@@ -67,7 +67,7 @@ static void declare_words(berth_builder *builder, const berth_linear *linear, co
 }
 
 // One column per group; of one group of all inputs every rank has the column.
-static void group_inputs(berth_parameter *parameter, int64_t shape[2], const notes *of,
+static void group_inputs(berth_parameter *parameter, int64_t *shape, const notes *of,
                          int64_t group) {
     if (of->group > 0) {
         parameter->input_factor = group;
@@ -124,17 +124,18 @@ static uint64_t list_own(const berth_linear *linear, int64_t extent, berth_shard
     return count;
 }
 
-// `extent` numbers of every shard.
+// `extent` numbers of every shard, of a stack those of each layer.
 static void declare_own(berth_builder *builder, const berth_linear *linear,
                         berth_parameter parameter, int64_t extent) {
     berth_shard shards[MAX_SHARDS];
     const berth_shard *list[MAX_SHARDS];
     const uint64_t count = list_own(linear, extent, shards, list);
-    const int64_t length = (int64_t)count * extent;
-    parameter.shape = &length;
+    const int is_stack = linear->stack_size > 0;
+    const int64_t all[] = {linear->stack_size, (int64_t)count * extent};
+    parameter.shape = is_stack ? all : &all[1];
     parameter.role = BERTH_PARAMETER_STORED;
-    parameter.ndim = 1;
-    parameter.output_dim = has_own(linear) ? 0 : -1;
+    parameter.ndim = is_stack ? 2 : 1;
+    parameter.output_dim = has_own(linear) ? is_stack : -1;
     parameter.stored_output_extent = 0;
     parameter.shards = has_own(linear) ? list : NULL;
     parameter.shard_count = has_own(linear) ? count : 0;
@@ -148,7 +149,7 @@ static void declare_groups(berth_builder *builder, const berth_linear *linear, c
     berth_parameter groups =
         berth_quant_parameter(builder, linear, is_ct ? "weight_g_idx" : "g_idx", shape);
     groups.dtype = "i32";
-    groups.input_dim = 0;
+    groups.input_dim = linear->stack_size > 0;
     groups.is_optional = !of->is_sorted;
     groups.default_value = -1;
     declare_own(builder, linear, groups, linear->input_size);
@@ -166,7 +167,12 @@ static void declare_shapes(berth_builder *builder, const berth_linear *linear) {
 }
 
 static int check(berth_builder *builder, const berth_linear *linear, const notes *of) {
-    if (of->is_sorted && linear->stored_input_extent > 0) {
+    if (of->is_sorted && linear->stack_size > 0) {
+        berth_build_fail(builder, BERTH_UNSUPPORTED,
+                         "layer '%s': experts with inputs in an order of their own (desc_act) are "
+                         "not there",
+                         linear->prefix);
+    } else if (of->is_sorted && linear->stored_input_extent > 0) {
         berth_build_fail(builder, BERTH_UNSUPPORTED,
                          "layer '%s': inputs in an order of their own cannot be divided among "
                          "ranks",
@@ -237,16 +243,18 @@ static void put(uint8_t *row, int64_t k, int64_t bits, uint32_t code) {
 // Words [n / fields, columns], whose fields run along the outputs: the field of output n.
 static uint32_t field_down(const berth_tensor *words, const notes *of, int64_t n, int64_t column) {
     const int64_t place = place_of(of, n);
-    const uint32_t *row = (const uint32_t *)words->data + place / of->fields * words->shape[1];
+    const uint32_t *row =
+        (const uint32_t *)words->data + place / of->fields * berth_row_length(words);
     return row[column] >> (place % of->fields * of->bits) & ((UINT32_C(1) << of->bits) - 1);
 }
 
 static void repack(const berth_tensor *words, const notes *of, const int32_t *permutation,
                    const berth_tensor *codes) {
-    const int64_t width = codes->shape[1] * 8 / of->bits;
-    for (int64_t n = 0; n < codes->shape[0]; ++n) {
-        uint8_t *to = (uint8_t *)codes->data + n * codes->shape[1];
-        const uint32_t *from = (const uint32_t *)words->data + n * words->shape[1];
+    const int64_t bytes = berth_row_length(codes);
+    const int64_t width = bytes * 8 / of->bits;
+    for (int64_t n = 0; n < berth_row_count(codes); ++n) {
+        uint8_t *to = (uint8_t *)codes->data + n * bytes;
+        const uint32_t *from = (const uint32_t *)words->data + n * berth_row_length(words);
         if (of->words == BERTH_FORM_WORDS_AWQ) {
             for (int64_t k = 0; k < width; ++k) {
                 put(to, k, of->bits, field_down(words, of, n, k));
@@ -256,7 +264,7 @@ static void repack(const berth_tensor *words, const notes *of, const int32_t *pe
                 put(to, k, of->bits, field(from, permutation[k], of->bits));
             }
         } else {
-            memcpy(to, from, (size_t)codes->shape[1]); // words are stored with the low byte first
+            memcpy(to, from, (size_t)bytes); // words are stored with the low byte first
         }
     }
 }
@@ -323,8 +331,9 @@ static berth_status check_shapes(const berth_host *host, const berth_linear *lin
     const int64_t *of = shapes->data;
     const int64_t inputs =
         linear->stored_input_extent > 0 ? linear->stored_input_extent : linear->input_size;
-    for (int64_t i = 0; i < shapes->shape[0] / 2; ++i) {
-        const berth_shard *shard = has_own(linear) ? linear->shards[i] : NULL;
+    const int64_t of_layer = berth_row_length(shapes) / 2;
+    for (int64_t i = 0; i < berth_row_count(shapes) * of_layer; ++i) {
+        const berth_shard *shard = has_own(linear) ? linear->shards[i % of_layer] : NULL;
         const int64_t part = shard ? shard->extent : linear->output_size;
         const int64_t stored = shard ? shard->stored_extent : linear->stored_output_extent;
         const int64_t outputs = stored > 0 ? stored : part;
@@ -333,19 +342,32 @@ static berth_status check_shapes(const berth_host *host, const berth_linear *lin
             return BERTH_PLUGIN_FAIL(host, BERTH_CORRUPT,
                                      "'weight_shape' of '%s' is [%lld, %lld], the model needs "
                                      "[%lld, %lld]",
-                                     linear->quant->names[i], (long long)of[2 * i],
-                                     (long long)of[2 * i + 1], (long long)outputs,
-                                     (long long)inputs);
+                                     linear->stack_size > 0 ? linear->prefix
+                                                            : linear->quant->names[i],
+                                     (long long)of[2 * i], (long long)of[2 * i + 1],
+                                     (long long)outputs, (long long)inputs);
         }
     }
     return BERTH_OK;
 }
 
+// Of every expert the groups of each shard must be in order.
+static berth_status check_stack(const berth_host *host, const berth_linear *linear,
+                                const berth_tensor *groups, int64_t group) {
+    const int64_t count = berth_row_count(groups) * berth_row_length(groups);
+    berth_status status = BERTH_OK;
+    for (int64_t i = 0; i < count && status == BERTH_OK; i += linear->input_size) {
+        status = check_order(host, linear, (const int32_t *)groups->data + i, group);
+    }
+    return status;
+}
+
 static void unpack_zeros(const berth_tensor *words, const notes *of, const berth_tensor *zeros) {
+    const int64_t groups = berth_row_length(zeros);
     const uint32_t mask = (UINT32_C(1) << of->bits) - 1;
-    for (int64_t n = 0; n < zeros->shape[0]; ++n) {
-        uint8_t *to = (uint8_t *)zeros->data + n * zeros->shape[1];
-        for (int64_t group = 0; group < zeros->shape[1]; ++group) {
+    for (int64_t n = 0; n < berth_row_count(zeros); ++n) {
+        uint8_t *to = (uint8_t *)zeros->data + n * groups;
+        for (int64_t group = 0; group < groups; ++group) {
             // Why the mask: a zero point of 0 less one is stored as all ones.
             to[group] = (uint8_t)((field_down(words, of, n, group) + (uint32_t)of->addend) & mask);
         }
@@ -367,13 +389,13 @@ static berth_status process(const berth_host *host, const berth_linear *linear,
     }
     if (status == BERTH_OK && has_groups) {
         const berth_tensor *groups = *stored++;
-        status =
-            linear->stored_input_extent > 0 ? BERTH_OK : check_groups(host, linear, groups, group);
+        const int is_whole = linear->stored_input_extent == 0 && linear->stack_size == 0;
+        status = is_whole ? check_groups(host, linear, groups, group) : BERTH_OK;
         if (status == BERTH_OK && of.is_sorted) {
             permutation = (*made)->data;
             status = sort_inputs(host, linear, groups->data, group, (*made++)->data);
         } else if (status == BERTH_OK) {
-            status = check_order(host, linear, groups->data, group);
+            status = check_stack(host, linear, groups, group);
         }
     }
     if (status == BERTH_OK) {
@@ -396,10 +418,32 @@ static berth_value apply(berth_builder *builder, const berth_linear *linear,
                                        BERTH_I64S("group_shape", groups, 2)));
 }
 
+static berth_quant_stack stack_of(const berth_value *weights) {
+    return (berth_quant_stack){
+        .weight = weights[WEIGHT],
+        .scale = weights[SCALE],
+        .bias = weights[BIAS],
+        .zero_points = weights[ZEROS],
+    };
+}
+
+static berth_value apply_experts(berth_builder *builder, const berth_experts *experts,
+                                 const berth_value *w13, const berth_value *w2) {
+    const notes of = read(experts->w13);
+    const berth_quant_stack stacks[] = {stack_of(w13), stack_of(w2)};
+    return berth_quant_experts(builder, experts, stacks,
+                               (berth_quant_codes){
+                                   .code = of.bits == 4 ? "u4" : "u8",
+                                   .input = "float",
+                                   .group_shape = {1, of.group > 0 ? of.group : -1},
+    });
+}
+
 const berth_quant_method berth_form_packed = {
     .size = sizeof(berth_quant_method),
     .name = "packed codes, inputs in floats",
     .create_weights = create_weights,
     .apply = apply,
     .process_weights_after_loading = process,
+    .apply_experts = apply_experts,
 };

@@ -280,8 +280,8 @@ static berth_value apply(berth_builder *builder, const berth_linear *linear,
                          BERTH_TEXT("dtype", builder->activation_dtype)));
 }
 
-static berth_form_stack stack_of(const berth_value *weights) {
-    return (berth_form_stack){
+static berth_quant_stack stack_of(const berth_value *weights) {
+    return (berth_quant_stack){
         .weight = weights[WEIGHT],
         .scale = weights[SCALE],
         .bias = weights[BIAS],
@@ -298,12 +298,12 @@ static berth_value apply_experts(berth_builder *builder, const berth_experts *ex
         [BERTH_FORM_INPUT_GROUP] = "group",
     };
     const notes of = read(experts->w13);
-    const berth_form_stack stacks[] = {stack_of(w13), stack_of(w2)};
-    return berth_form_experts(builder, experts, stacks,
-                              (berth_form_codes){
-                                  .code = of.code == BERTH_CODE_I8 ? "i8" : "e4m3",
-                                  .input = inputs[of.input],
-                                  .groups = {of.rows, of.columns},
+    const berth_quant_stack stacks[] = {stack_of(w13), stack_of(w2)};
+    return berth_quant_experts(builder, experts, stacks,
+                               (berth_quant_codes){
+                                   .code = of.code == BERTH_CODE_I8 ? "i8" : "e4m3",
+                                   .input = inputs[of.input],
+                                   .group_shape = {of.rows, of.columns},
     });
 }
 
