@@ -19,21 +19,6 @@ int64_t const_dim(const berth_value_type *type, uint32_t dim) {
     return type->dims[dim].b;
 }
 
-// Most rows that x can have: its dims but the last, at their largest.
-int64_t max_rows_of(const berth_op_site *site) {
-    const berth_value_type *x = site->inputs[X];
-    int64_t rows = 1;
-    for (uint32_t i = 0; i + 1 < x->ndim; ++i) {
-        const berth_dim dim = x->dims[i];
-        const int64_t symbol =
-            dim.symbol == BERTH_SYMBOL_TOKENS      ? static_cast<int64_t>(site->max_tokens)
-            : dim.symbol == BERTH_SYMBOL_SEQUENCES ? static_cast<int64_t>(site->max_sequences)
-                                                   : 0;
-        rows *= (dim.a * symbol + dim.b + dim.c - 1) / dim.c;
-    }
-    return rows > 0 ? rows : 1;
-}
-
 berth_status supports(const berth_op_site *site, const berth_device *device) {
     const berth_value_type *x = site->inputs[X];
     const berth_value_type *weight = site->inputs[WEIGHT];
@@ -66,8 +51,7 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
     shape.dtype = site->inputs[WEIGHT]->dtype;
     shape.bias = site->inputs[BIAS] ? self : nullptr; // only whether there is one
     self->has_few = shape.dtype != BERTH_DTYPE_F32;
-    const berth_status opened =
-        cuda_lt_open(self, shape, static_cast<int>(max_rows_of(site)), &self->lt);
+    const berth_status opened = cuda_lt_open(self, shape, cuda_max_rows(site, X), &self->lt);
     if (opened != BERTH_OK) {
         gpu_destroy(self);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two ways of cuda.linear: an own kernel for few rows, which is bound by the weights' bytes,
 // and cuBLASLt, opened when it is first needed, for more. y [rows, outputs] = x · weightᵀ + bias,
-// all of one type, sums in f32.
+// all of one type, sums in f32. cuBLASLt also multiplies codes of 8 bits.
 #ifndef BERTH_KERNELS_CUDA_PRODUCT_H
 #define BERTH_KERNELS_CUDA_PRODUCT_H
 
@@ -20,6 +20,12 @@ struct cuda_product {
     int outputs;
     int depth;
     berth_dtype dtype;
+    // cuBLASLt only: x and weight are codes of this type and `dtype` is y's; BERTH_DTYPE_NONE: they
+    // are numbers of `dtype`. y is the sums of products without bias, in i32 of i8 and in f32 of
+    // f8_e4m3fn; or of f8_e4m3fn 16 bits, with a scale for every row of x and every output.
+    berth_dtype codes;
+    const float *x_scales;
+    const float *scales;
 };
 
 // What the kernels of few rows are given.
@@ -44,6 +50,21 @@ static inline cuda_few_operands cuda_few_operands_of(const cuda_product &product
                              product.depth};
 }
 
+// Most rows that an input of the site can have: its dims but the last, at their largest.
+static inline int cuda_max_rows(const berth_op_site *site, uint64_t input) {
+    const berth_value_type *x = site->inputs[input];
+    int64_t rows = 1;
+    for (uint32_t i = 0; i + 1 < x->ndim; ++i) {
+        const berth_dim dim = x->dims[i];
+        const int64_t symbol =
+            dim.symbol == BERTH_SYMBOL_TOKENS      ? static_cast<int64_t>(site->max_tokens)
+            : dim.symbol == BERTH_SYMBOL_SEQUENCES ? static_cast<int64_t>(site->max_sequences)
+                                                   : 0;
+        rows *= (dim.a * symbol + dim.b + dim.c - 1) / dim.c;
+    }
+    return static_cast<int>(rows > 0 ? rows : 1);
+}
+
 // bf16 and f16; depth a multiple of 8, everything aligned to 16 bytes.
 berth_status cuda_few_rows(const gpu_op *op, const cuda_product &product);
 // The same on compute capability 9.
@@ -62,6 +83,8 @@ berth_status cuda_lt_check(const berth_host *host, const berth_device *device);
 // Finds or makes what the shape needs; times algorithms on the device. `max_rows` of a step.
 berth_status cuda_lt_open(const gpu_op *op, const cuda_product &shape, int max_rows,
                           const cuda_lt **out);
+// What a product of about so many rows took when algorithms were timed; negative: not known.
+float cuda_lt_milliseconds(const cuda_lt *lt, int rows);
 berth_status cuda_lt_run(const gpu_op *op, const cuda_lt *lt, const cuda_product &product,
                          void *workspace);
 

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of a few rows by codes of weights, bound by the bytes of the codes: what kernels are
+// given, and the tensor core's products of codes. y [rows, outputs] is of 16 bits.
+#ifndef BERTH_KERNELS_CUDA_CODES_H
+#define BERTH_KERNELS_CUDA_CODES_H
+
+#include <cuda/mma.h>
+#include <gpu/launch.h>
+
+#define CUDA_PACKED_ROWS 8   // at most, of codes of 4 bits
+#define CUDA_CODED_ROWS  16  // at most, of codes of 8
+#define CUDA_CODED_BYTES 64  // of codes: a row of the weight is a multiple
+#define CUDA_CODED_GROUP 128 // codes of 4 bits that share a scale, or a multiple
+
+struct cuda_coded {
+    const char *x;         // codes of 8 bits, or numbers of y's type; rows x_gap bytes apart
+    const uint8_t *weight; // [outputs, bytes], dense
+    void *y;               // rows y_gap elements apart
+    const void *bias;      // NULL: none
+    berth_dtype bias_dtype;
+    int64_t x_gap, y_gap;
+    int rows, outputs, bytes; // bytes: of a row of the weight
+
+    // Codes of 8 bits: a scale for every output, one for every row or all of them, and what is
+    // added to sums of products, of i8 only.
+    const float *scales;
+    const float *x_scales;
+    int x_scale_gap; // 1, or 0: one for all
+    const int32_t *sum_bias;
+
+    // Codes of 4 bits: scales [outputs, across] of 16 bits, zero points beside them.
+    const uint16_t *group_scales;
+    berth_dtype scale_dtype;
+    const uint8_t *zeros; // NULL: 8
+    int across;
+    int group; // codes
+};
+
+// Compute capability 9. x of i8 or f8_e4m3fn.
+berth_status cuda_coded_scaled(const gpu_op *op, const cuda_coded &all, berth_dtype x,
+                               berth_dtype y);
+// The same; x of y's type, codes of 4 bits.
+berth_status cuda_coded_packed(const gpu_op *op, const cuda_coded &all, berth_dtype y);
+
+// ---- device code --------------------------------------------------------------------------------
+
+// As cuda_mma, of 32 codes: a register has four neighbours of the depth. e4m3 on capability 9 only.
+template <bool IS_90 = CUDA_IS_90>
+static __device__ inline void cuda_mma_codes(float *d, const uint32_t *a, const uint32_t *b) {
+    if constexpr (IS_90) {
+        asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, "
+                     "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    }
+}
+
+static __device__ inline void cuda_mma_codes(int32_t *d, const uint32_t *a, const uint32_t *b) {
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, "
+                 "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// A number whose last bit counts ones: with a code of 4 bits in its lowest bits it is so much
+// larger.
+template <typename T> constexpr uint32_t cuda_counting = gpu_is_bf16<T> ? 0x4300u : 0x6400u;
+
+template <typename T> static __device__ inline uint32_t cuda_minus(uint32_t a, uint32_t b) {
+    uint32_t difference;
+    if constexpr (gpu_is_bf16<T>) {
+        asm("{\n.reg .b32 one;\nmov.b32 one, 0xbf80bf80;\n"
+            "fma.rn.bf16x2 %0, %2, one, %1;\n}"
+            : "=r"(difference)
+            : "r"(a), "r"(b));
+    } else {
+        asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(difference) : "r"(a), "r"(b));
+    }
+    return difference;
+}
+
+// (a & mask) | also, as one instruction: the compiler makes two of it when both are constants.
+static __device__ inline uint32_t cuda_pick(uint32_t a, uint32_t mask, uint32_t also) {
+    uint32_t picked;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(picked) : "r"(a), "r"(mask), "r"(also));
+    return picked;
+}
+
+// A word's eight codes less their zero point, exactly: codes i and i + 4 in pair i. `zero` is a
+// pair of zero points, counted as above.
+template <typename T>
+static __device__ inline void cuda_widen(uint32_t word, uint32_t zero, uint32_t *pairs) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        pairs[i] =
+            cuda_minus<T>(cuda_pick(word >> 4 * i, 0x000f000fu, cuda_counting<T> * 0x10001u), zero);
+    }
+}
+
+// Eight numbers of 16 bits in the same order.
+static __device__ inline void cuda_interleave(const uint4 &x, uint32_t *pairs) {
+    pairs[0] = __byte_perm(x.x, x.z, 0x5410);
+    pairs[1] = __byte_perm(x.x, x.z, 0x7632);
+    pairs[2] = __byte_perm(x.y, x.w, 0x5410);
+    pairs[3] = __byte_perm(x.y, x.w, 0x7632);
+}
+
+#endif

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+// packed_linear on compute capability 9.0 with activations of 16 bits. Codes of 4 bits in groups of
+// a multiple of 128 and up to 32 rows: the own kernel, 8 rows at a time, which reads nothing but
+// codes. More rows: weights become numbers of 16 bits, some outputs at a time, which cuBLASLt
+// multiplies. Inputs in an order of their own are put into the weight's first. Few rows of other
+// codes are left to gpu.packed_linear, as is all that this does not take.
+#include <cuda/codes/codes.h>
+#include <cuda/product/product.h>
+#include <gpu/codes.h>
+
+extern "C" {
+extern const berth_op_impl berth_kernel_packed_linear;
+}
+
+namespace {
+
+enum { X, WEIGHT, WEIGHT_SCALE, ZERO_POINTS, PERMUTATION, BIAS };
+
+constexpr int64_t WIDENED_BYTES = INT64_C(64) << 20; // at a time
+constexpr int STREAMED_ROWS = 4 * CUDA_PACKED_ROWS;  // more cost more than widening
+constexpr int PLAIN_ROWS = 4;                        // at most, of gpu.packed_linear
+constexpr int THREADS = 256;
+constexpr int WIDE = 8; // codes of a thread
+
+struct fast_packed : gpu_op {
+    const cuda_lt *lt;
+    void *plain; // gpu.packed_linear
+    berth_code code;
+    gpu_code_scales scales;
+    int is_streamed;
+    int has_permutation;
+    int max_rows;
+    int slice; // outputs that are widened at a time
+    int depth;
+};
+
+// ---- device code --------------------------------------------------------------------------------
+
+struct to_widen {
+    const uint8_t *weight; // [outputs, gap]
+    const uint8_t *zeros;  // NULL: the code's own
+    gpu_code_scales scales;
+    berth_code code;
+    int is_half;
+    float zero;
+    int64_t gap; // bytes
+    int depth;
+    int first; // output
+};
+
+// blockIdx.y: the output.
+template <typename T> __global__ void widen_kernel(to_widen all, T *to) {
+    const int k = (static_cast<int>(blockIdx.x) * THREADS + threadIdx.x) * WIDE;
+    gpu_let_next_begin();
+    gpu_wait_for_inputs();
+    if (k >= all.depth) {
+        return;
+    }
+    const int64_t output = all.first + static_cast<int>(blockIdx.y);
+    const int64_t group = k / all.scales.columns;
+    const float scale = gpu_code_scale(all.scales, output, group);
+    const float zero =
+        all.zeros
+            ? static_cast<float>(all.zeros[output / all.scales.rows * all.scales.across + group])
+            : all.zero;
+    const uint8_t *row = all.weight + output * all.gap;
+    const uint64_t codes = all.is_half ? *reinterpret_cast<const uint32_t *>(row + k / 2)
+                                       : *reinterpret_cast<const uint64_t *>(row + k);
+    gpu_pack<T, WIDE> numbers;
+#pragma unroll
+    for (int j = 0; j < WIDE; ++j) {
+        const uint32_t bits =
+            static_cast<uint32_t>(all.is_half ? codes >> 4 * j & 15u : codes >> 8 * j & 255u);
+        numbers.at[j] = gpu_round<T>((gpu_code_value(all.code, bits) - zero) * scale);
+    }
+    gpu_store<T, WIDE>(to + blockIdx.y * static_cast<int64_t>(all.depth), k, numbers);
+}
+
+// blockIdx.y: the row of x.
+__global__ void gather_kernel(const uint16_t *x, int64_t gap, const int32_t *permutation,
+                              uint16_t *to, int depth) {
+    const int k = static_cast<int>(blockIdx.x) * THREADS + threadIdx.x;
+    gpu_let_next_begin();
+    gpu_wait_for_inputs();
+    if (k < depth) {
+        to[static_cast<int64_t>(blockIdx.y) * depth + k] =
+            x[static_cast<int64_t>(blockIdx.y) * gap + permutation[k]];
+    }
+}
+
+// ---- what it takes ------------------------------------------------------------------------------
+
+berth_status refuse(const berth_op_site *site, const char *why) {
+    return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "%s", why);
+}
+
+berth_status supports(const berth_op_site *site, const berth_device *device) {
+    const berth_gpu *gpu = static_cast<const berth_gpu *>(device->self);
+    const berth_value_type *x = site->inputs[X];
+    const berth_value_type *bias = site->inputs[BIAS];
+    const int64_t outputs = site->inputs[WEIGHT]->dims[0].b;
+    const int64_t depth = x->dims[x->ndim - 1].b;
+    if (!gpu->groups[device->index]) {
+        return refuse(site, "not of compute capability 9.0");
+    }
+    if (x->dtype == BERTH_DTYPE_F32) {
+        return refuse(site, "activations in f32");
+    }
+    if (!(site->parameter_mask >> WEIGHT & 1) || x->ndim > 2) {
+        return refuse(site, "only rows times a weight that stays");
+    }
+    if (bias && bias->dtype != x->dtype) {
+        return refuse(site, "a bias of another type than x");
+    }
+    if (outputs % 16 != 0 || depth % 16 != 0 ||
+        gpu_code_scales_of(site, outputs, depth).columns % WIDE != 0) {
+        return refuse(site, "outputs or inputs are no multiple of 16, or groups none of 8");
+    }
+    return cuda_lt_check(site->host, device);
+}
+
+// ---- an instance --------------------------------------------------------------------------------
+
+void destroy(void *self) {
+    berth_kernel_packed_linear.destroy(static_cast<fast_packed *>(self)->plain);
+    gpu_destroy(self);
+}
+
+void read_site(const berth_op_site *site, fast_packed *self) {
+    const berth_value_type *x = site->inputs[X];
+    const int64_t outputs = site->inputs[WEIGHT]->dims[0].b;
+    self->depth = static_cast<int>(x->dims[x->ndim - 1].b);
+    self->code = berth_code_of(berth_site_attribute(site, "code")->str);
+    self->scales = gpu_code_scales_of(site, outputs, self->depth);
+    self->has_permutation = site->inputs[PERMUTATION] != nullptr;
+    self->max_rows = cuda_max_rows(site, X);
+    self->is_streamed = self->code == BERTH_CODE_U4 && self->depth % CUDA_CODED_GROUP == 0 &&
+                        self->scales.columns % CUDA_CODED_GROUP == 0 && self->scales.rows == 1 &&
+                        site->inputs[WEIGHT_SCALE]->dtype != BERTH_DTYPE_F32;
+    const int64_t bytes = outputs * self->depth * 2;
+    const int64_t slices = (bytes + WIDENED_BYTES - 1) / WIDENED_BYTES;
+    self->slice = static_cast<int>((outputs / slices + 127) / 128 * 128);
+    self->slice = self->slice < outputs ? self->slice : static_cast<int>(outputs);
+}
+
+berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
+    berth_status status = gpu_new<fast_packed>(site, device, out_self);
+    if (status != BERTH_OK) {
+        return status;
+    }
+    fast_packed *self = static_cast<fast_packed *>(*out_self);
+    read_site(site, self);
+    status = berth_kernel_packed_linear.create(site, device, &self->plain);
+    if (status != BERTH_OK) {
+        gpu_destroy(self);
+        return status;
+    }
+    cuda_product shape = {};
+    shape.outputs = self->slice;
+    shape.depth = self->depth;
+    shape.dtype = site->inputs[X]->dtype;
+    shape.bias = site->inputs[BIAS] ? self : nullptr; // only whether there is one
+    status = cuda_lt_open(self, shape, self->max_rows, &self->lt);
+    if (status != BERTH_OK) {
+        destroy(self);
+    }
+    return status;
+}
+
+// cuBLASLt's, widened weights, inputs in the weight's order.
+uint64_t widened_bytes(const fast_packed *op) {
+    return static_cast<uint64_t>(op->slice) * static_cast<uint64_t>(op->depth) * 2;
+}
+uint64_t workspace(void *self, uint64_t) {
+    const fast_packed *op = static_cast<const fast_packed *>(self);
+    const uint64_t gathered =
+        static_cast<uint64_t>(op->max_rows) * static_cast<uint64_t>(op->depth) * 2;
+    return CUDA_LT_WORKSPACE + widened_bytes(op) + (op->has_permutation ? gathered : 0);
+}
+
+// ---- a step -------------------------------------------------------------------------------------
+
+cuda_coded operands_of(const fast_packed *op, const berth_op_args *args) {
+    const berth_tensor *x = args->inputs[X];
+    const berth_tensor *weight = args->inputs[WEIGHT];
+    const berth_tensor *scales = args->inputs[WEIGHT_SCALE];
+    const berth_tensor *zeros = args->inputs[ZERO_POINTS];
+    const berth_tensor *bias = args->inputs[BIAS];
+    const berth_tensor *y = args->outputs[0];
+    cuda_coded all = {};
+    all.rows = static_cast<int>(berth_tensor_row_count(x));
+    all.outputs = static_cast<int>(weight->shape[0]);
+    all.bytes = static_cast<int>(weight->shape[1]);
+    all.x = static_cast<const char *>(berth_gpu_data(x));
+    all.x_gap = (all.rows > 1 ? x->strides[0] : op->depth) * 2;
+    all.weight = static_cast<const uint8_t *>(berth_gpu_data(weight));
+    all.y = berth_gpu_data(y);
+    all.y_gap = all.rows > 1 ? y->strides[0] : all.outputs;
+    all.bias = bias ? berth_gpu_data(bias) : nullptr;
+    all.bias_dtype = bias ? bias->dtype : BERTH_DTYPE_F32;
+    all.group_scales = static_cast<const uint16_t *>(berth_gpu_data(scales));
+    all.scale_dtype = scales->dtype;
+    all.zeros = zeros ? static_cast<const uint8_t *>(berth_gpu_data(zeros)) : nullptr;
+    all.across = static_cast<int>(op->scales.across);
+    all.group = static_cast<int>(op->scales.columns);
+    return all;
+}
+
+berth_status gather(const fast_packed *op, const berth_op_args *args, char *room, cuda_coded *all) {
+    uint16_t *to = reinterpret_cast<uint16_t *>(room + CUDA_LT_WORKSPACE + widened_bytes(op));
+    const gpu_grid grid = {dim3(gpu_ceil(op->depth, THREADS), static_cast<unsigned>(all->rows)),
+                           dim3(THREADS), 0};
+    const berth_status status = gpu_run(
+        op, "packed_linear's inputs", grid, gather_kernel,
+        reinterpret_cast<const uint16_t *>(all->x), all->x_gap / 2,
+        static_cast<const int32_t *>(berth_gpu_data(args->inputs[PERMUTATION])), to, op->depth);
+    all->x = reinterpret_cast<const char *>(to);
+    all->x_gap = static_cast<int64_t>(op->depth) * 2;
+    return status;
+}
+
+berth_status stream(const fast_packed *op, const cuda_coded &all, berth_dtype y) {
+    berth_status status = BERTH_OK;
+    for (int first = 0; first < all.rows && status == BERTH_OK; first += CUDA_PACKED_ROWS) {
+        cuda_coded some = all;
+        some.rows = all.rows - first < CUDA_PACKED_ROWS ? all.rows - first : CUDA_PACKED_ROWS;
+        some.x += first * all.x_gap;
+        some.y = static_cast<uint16_t *>(all.y) + first * all.y_gap;
+        status = cuda_coded_packed(op, some, y);
+    }
+    return status;
+}
+
+template <typename T>
+berth_status widen(const fast_packed *op, const cuda_coded &all, int first, int count, T *to) {
+    to_widen with = {};
+    with.weight = all.weight;
+    with.zeros = all.zeros;
+    with.scales = op->scales;
+    with.scales.data = all.group_scales;
+    with.scales.dtype = all.scale_dtype;
+    with.code = op->code;
+    with.is_half = berth_code_is_half(op->code);
+    with.zero = berth_code_zero(op->code);
+    with.gap = all.bytes;
+    with.depth = op->depth;
+    with.first = first;
+    const gpu_grid grid = {dim3(gpu_ceil(op->depth, THREADS * WIDE), static_cast<unsigned>(count)),
+                           dim3(THREADS), 0};
+    return gpu_run(op, "packed_linear's weights", grid, widen_kernel<T>, with, to);
+}
+
+template <typename T>
+berth_status multiply(const fast_packed *op, const cuda_coded &all, berth_dtype dtype, char *room) {
+    T *widened = reinterpret_cast<T *>(room + CUDA_LT_WORKSPACE);
+    berth_status status = BERTH_OK;
+    for (int first = 0; first < all.outputs && status == BERTH_OK; first += op->slice) {
+        const int count = all.outputs - first < op->slice ? all.outputs - first : op->slice;
+        cuda_product p = {};
+        p.x = all.x;
+        p.weight = widened;
+        p.bias = all.bias ? static_cast<const T *>(all.bias) + first : nullptr;
+        p.y = static_cast<T *>(all.y) + first;
+        p.x_gap = all.x_gap / 2;
+        p.y_gap = all.y_gap;
+        p.rows = all.rows;
+        p.outputs = count;
+        p.depth = op->depth;
+        p.dtype = dtype;
+        status = widen<T>(op, all, first, count, widened);
+        status = status == BERTH_OK ? cuda_lt_run(op, op->lt, p, room) : status;
+    }
+    return status;
+}
+
+berth_status forward(void *self, const berth_op_args *args) {
+    const fast_packed *op = static_cast<const fast_packed *>(self);
+    const berth_dtype dtype = args->inputs[X]->dtype;
+    char *room = static_cast<char *>(berth_gpu_data(args->workspace));
+    cuda_coded all = operands_of(op, args);
+    if (all.rows == 0) {
+        return BERTH_OK;
+    }
+    if (!op->is_streamed && all.rows <= PLAIN_ROWS) {
+        return berth_kernel_packed_linear.forward(op->plain, args);
+    }
+    if (op->has_permutation) {
+        const berth_status status = gather(op, args, room, &all);
+        if (status != BERTH_OK) {
+            return status;
+        }
+    }
+    const bool is_aligned =
+        (reinterpret_cast<uintptr_t>(all.x) | static_cast<uint64_t>(all.x_gap)) % 16 == 0;
+    return op->is_streamed && is_aligned && all.rows <= STREAMED_ROWS ? stream(op, all, dtype)
+           : dtype == BERTH_DTYPE_BF16 ? multiply<gpu_bf16>(op, all, dtype, room)
+                                       : multiply<gpu_f16>(op, all, dtype, room);
+}
+
+} // namespace
+
+extern "C" {
+extern const berth_op_impl berth_kernel_packed_linear_fast;
+const berth_op_impl berth_kernel_packed_linear_fast = {
+    .size = sizeof(berth_op_impl),
+    .op = "packed_linear",
+    .name = "cuda.packed_linear",
+    .dispatch_key = BERTH_DISPATCH_CUDA,
+    .revision = 1,
+    .priority = 10,
+    .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,
+    .supports = supports,
+    .create = create,
+    .workspace = workspace,
+    .forward = forward,
+    .destroy = destroy,
+};
+}
