@@ -197,7 +197,8 @@ static berth_linear_request request_of(const berth_evaluation *eval,
 
 static berth_status run_case(berth_evaluation *eval, const berth_checkpoint *checkpoint,
                              const linear_case *of) {
-    const berth_linear_request request = request_of(eval, checkpoint, of);
+    berth_linear_request request = request_of(eval, checkpoint, of);
+    request.rows *= RUNS;
     berth_model_build *build = NULL;
     int64_t first = 0;
     BERTH_TRY_NOTE(berth_linear_create(&request, &first, &build), "comparing '%s' with %s",
