@@ -11,8 +11,9 @@
 static inline float berth_i8_scale(float largest) {
     return largest / 127.0f;
 }
+// Why not 127 / largest: torch computes that as this product, which is another float now and then.
 static inline float berth_i8_factor(float largest) {
-    return largest > 0 ? 127.0f / largest : 0.0f;
+    return largest > 0 ? 1.0f / largest * 127.0f : 0.0f;
 }
 
 // Rounds to nearest, ties to even, and saturates; a NaN becomes 0.

@@ -8,8 +8,9 @@
 //   q           like x    i8
 //   scale       f32       what was used: [..., 1], or [1] as given
 //
-// Of a row the scale is max|x| / 127, and codes are rint(x · (127 / max|x|)), ties to even; a row
-// of zeros has scale 0 and codes 0. That is vLLM's rule.
+// Of a row the scale is max|x| / 127, and codes are rint(x · (127 · (1 / max|x|))), ties to even; a
+// row of zeros has scale 0 and codes 0. That is vLLM's rule in torch; its device kernels divide 127
+// by the maximum, and a kernel may do so.
 #include <berth/op.h>
 
 #include "rules.h"
