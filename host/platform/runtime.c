@@ -199,6 +199,9 @@ berth_status berth_runtime_alloc(berth_runtime *runtime, uint64_t bytes, berth_b
                           runtime->device.platform);
     }
     *out = (berth_buffer){.base = base, .bytes = bytes};
+    berth_runtime_counters *counters = &runtime->counters;
+    counters->held += bytes;
+    counters->peak = counters->held > counters->peak ? counters->held : counters->peak;
     return BERTH_OK;
 }
 
@@ -211,6 +214,7 @@ void berth_runtime_free(berth_runtime *runtime, berth_buffer *buffer) {
                                           buffer->base);
         berth_runtime_leave();
     }
+    runtime->counters.held -= buffer->bytes;
     *buffer = (berth_buffer){0};
 }
 

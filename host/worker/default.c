@@ -172,7 +172,9 @@ static berth_status initialize_from_config(berth_worker *worker,
                           "KV cache: %lld blocks, at least 2 are needed: block 0 is the null block",
                           (long long)config->num_blocks);
     }
+    const uint64_t before = berth_runtime_counted(base->runtime)->held;
     BERTH_TRY(berth_plan_set_cache(base->plan, &own));
+    base->cache_bytes = berth_runtime_counted(base->runtime)->held - before;
     base->num_blocks = config->num_blocks;
     return BERTH_OK;
 }
@@ -242,8 +244,22 @@ static berth_status execute_dummy_batch(berth_worker *worker) {
     return berth_plan_run(base->plan, &batch);
 }
 
+static void report_memory(const berth_default_worker *base) {
+    const berth_runtime_counters *counters = berth_runtime_counted(base->runtime);
+    BERTH_INFO("worker",
+               "%llu bytes of device memory, %llu at most: weights %llu, caches %llu, activations "
+               "%llu",
+               (unsigned long long)counters->held, (unsigned long long)counters->peak,
+               (unsigned long long)berth_plan_parameter_bytes(base->plan),
+               (unsigned long long)base->cache_bytes,
+               (unsigned long long)berth_plan_activation_bytes(base->plan));
+}
+
 static berth_status compile_or_warm_up_model(berth_worker *worker) {
     BERTH_TRY_NOTE(worker->api->execute_dummy_batch(worker), "warming up");
+    if (berth_worker_base(worker)->platform != NULL) {
+        report_memory(berth_worker_base(worker));
+    }
     return BERTH_OK;
 }
 

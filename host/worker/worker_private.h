@@ -32,6 +32,7 @@ typedef struct berth_default_worker {
     berth_plan *plan;
     int64_t max_model_len;
     int64_t num_blocks;
+    uint64_t cache_bytes; // of device memory
     berth_sampler sampler;
 } berth_default_worker;
 

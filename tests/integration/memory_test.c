@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "support/program.h"
 #include "support/sandbox.h"
 
@@ -79,6 +80,54 @@ TEST(loading_holds_little_more_than_the_weights) {
                  "--max-model-len", "64", "--kv-cache-blocks", "8");
     CHECK(p.peak > weights);
     CHECK(p.peak < weights + largest + 32 * MIB);
+    sandbox_remove(&box);
+}
+
+// ---- a device -----------------------------------------------------------------------------------
+
+// What a run through a platform's device table says that it holds there.
+static void check_device(const sandbox *box, const char *platform, size_t cache) {
+    program p;
+    unsigned long long held = 0;
+    unsigned long long peak = 0;
+    unsigned long long weights = 0;
+    unsigned long long caches = 0;
+    unsigned long long activations = 0;
+    const size_t file = file_size(sandbox_path(box, "model.safetensors"));
+    PROGRAM_MUST(&p, PROGRAM_ENV("BERTH_LOG=info"), BERTH, "run", "--model", box->dir, "--platform",
+                 platform, "--allow-fallback", "--prompt", "abcdefghijklmnop", "-n", "2",
+                 "--max-model-len", "128", "--kv-cache-blocks", "16");
+    const char *line = strstr(p.err, "bytes of device memory");
+    CHECK(line != NULL);
+    while (line > p.err && line[-1] != ':') {
+        --line;
+    }
+    CHECK_INT(sscanf(line,
+                     "%llu bytes of device memory, %llu at most: weights %llu, caches %llu, "
+                     "activations %llu",
+                     &held, &peak, &weights, &caches, &activations),
+              5);
+    print_message(
+        "%s: %llu bytes held, %llu at most: weights %llu, caches %llu, activations %llu\n",
+        platform, held, peak, weights, caches, activations);
+    CHECK(weights > file / 100 * 98 && weights < file / 100 * 102);
+    CHECK(caches <= cache);
+    CHECK(held > 0 && held <= peak);
+    CHECK(peak <= weights + weights / 50 + caches + activations + 64 * MIB);
+}
+
+TEST(a_device_holds_weights_caches_and_activations) {
+    program p;
+    sandbox box;
+    sandbox_make(&box);
+    PROGRAM_MUST(&p, PROGRAM_OWN_ENV, "tools/make-checkpoint", box.dir, "--hidden", "1024",
+                 "--intermediate", "2816", "--heads", "16", "--kv-heads", "4", "--layers", "2",
+                 "--vocab", "16000");
+    const size_t cache = (size_t)16 * 16 * 2 * 2 * 256 * 2; // 16 blocks of 16 tokens, two layers
+    check_device(&box, "dummy", cache);
+    if (berth_path_exists(TEST_BUILD "/plugins/cpu.plugin.yaml")) {
+        check_device(&box, "cpu", cache);
+    }
     sandbox_remove(&box);
 }
 
