@@ -197,9 +197,10 @@ static berth_linear_request request_of(const berth_evaluation *eval,
 
 static berth_status run_case(berth_evaluation *eval, const berth_checkpoint *checkpoint,
                              const linear_case *of) {
-    const berth_linear_request request = request_of(eval, checkpoint, of);
+    berth_linear_request request = request_of(eval, checkpoint, of);
     berth_model_build *build = NULL;
     int64_t first = 0;
+    request.rows *= RUNS;
     BERTH_TRY_NOTE(berth_linear_create(&request, &first, &build), "comparing '%s' with %s",
                    of->module, eval->golden.path);
     const berth_status status = run_alone(eval, of, build, first);
