@@ -53,7 +53,7 @@ static const berth_op_case cases[] = {
        "expert_y=x[8T,2048] topk_weights=f32[T,8](0,1) slots=i32[T,8]<8T", .is_whole = true),
     OP("quant_int8", "4096", 512, 2, "x=x[T,4096]"),
     OP("quant_nvfp4", "4096", 512, 2, "x=x[T,4096] global_scale=f32[1](300,301)"),
-    OP("dequantize", "4096", 512, 2, "x=i8[T,4096]<13 scale=f32[T,256](0.01,0.02)"),
+    OP("dequantize", "4096", 512, 1, "x=i8[T,4096]<13 scale=f32[T,256](0.01,0.02)"),
     OP("mhc_pre", "4x4096", 64, 3, "residual=x[T,4,4096] " STREAMS_FN STREAMS,
        .flops = STREAMS_FLOPS),
     OP("mhc_post", "4x4096", 64, 1, STREAMS_LEFT),
