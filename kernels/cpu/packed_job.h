@@ -20,7 +20,7 @@ typedef struct packed {
     int64_t in;
     int64_t out;
     int64_t steps;
-    int64_t group; // steps
+    int64_t group; // steps, until packed_create columns
     int64_t groups;
     int64_t step_words; // of x
     int64_t panel_bytes;
@@ -39,8 +39,9 @@ typedef void (*packed_load_fn)(const packed_job *job, int64_t row, int64_t first
 struct packed_job {
     const packed *self;
     const berth_op_args *args;
-    packed_load_fn load;   // words
-    packed_load_fn floats; // columns
+    packed_load_fn load;       // words
+    packed_load_fn floats;     // columns
+    const berth_tensor *plain; // x, where it is floats in the weight's order, else NULL
     const berth_tensor *weight;
     const berth_tensor *scales;
     const berth_tensor *zeros;    // or NULL
@@ -84,11 +85,11 @@ static inline int packed_has_group(packed_kind kind, int64_t group, int64_t in) 
     return group >= in || group % packed_columns(kind) == 0;
 }
 
-static inline void packed_init_product(packed *self, int product, int64_t group) {
+static inline void packed_init(packed *self, int product) {
     const int64_t columns = packed_columns(self->kind);
     self->product = product;
     self->steps = pieces(self->in, columns);
-    self->group = pieces(at_most(group, self->in), columns);
+    self->group = pieces(at_most(self->group, self->in), columns);
     self->groups = pieces(self->steps, self->group);
     self->step_words = self->product == TIMES_F32   ? columns
                        : self->product == DOT_BYTES ? 1
@@ -99,12 +100,21 @@ static inline void packed_init_product(packed *self, int product, int64_t group)
     packed_fill_table(self);
 }
 
-// Completes an instance that knows its kind and sizes.
-static inline void packed_init(packed self[2], berth_dtype x, int64_t group, berth_cpu *cpu) {
-    self->cpu = cpu;
-    self[1] = self[0];
-    packed_init_product(&self[0], packed_product_of(self->kind, x, cpu), group);
-    packed_init_product(&self[1], TIMES_F32, group);
+// Of what is known: kind, zero, sizes and the columns of a group. The op's first input is x.
+static inline berth_status packed_create(const berth_op_site *site, const berth_device *device,
+                                         const packed *known, void **out_self) {
+    const berth_status status = berth_instance_new(site, 2 * sizeof(packed), out_self);
+    if (status == BERTH_OK) {
+        packed *self = *out_self;
+        const int product =
+            packed_product_of(known->kind, site->inputs[0]->dtype, (berth_cpu *)device->self);
+        for (int i = 0; i < 2; ++i) {
+            self[i] = *known;
+            self[i].host = site->host;
+            packed_init(&self[i], i == 0 ? product : TIMES_F32);
+        }
+    }
+    return status;
 }
 
 // Words of a packed row.
@@ -125,6 +135,10 @@ static inline void packed_load_words(const packed_job *in, int64_t row, int64_t 
         return;
     }
     const int64_t column = first * (1 + is_paired);
+    if (is_paired && in->plain && column + 2 * count <= in->self->in) { // bf16 by bf16
+        memcpy(to, (const uint16_t *)berth_row(in->plain, row) + column, (size_t)count * 4);
+        return;
+    }
     const int64_t there = at_most(count * (1 + is_paired), in->self->in - column);
     if (there > 0) {
         in->load(in, row, column, there, values);
@@ -150,7 +164,20 @@ static inline void packed_pack_block(const packed_job *in, int64_t first, int64_
 }
 
 // The sum of columns [first, end) of a row, lane by lane.
+static inline float packed_sum_plain(const packed_job *in, int64_t row, int64_t first,
+                                     int64_t end) {
+    const void *x = berth_row(in->plain, row);
+    berth_vec sum = berth_vec_of(0);
+    for (int64_t i = first; i < end; i += BERTH_LANES) {
+        sum += berth_vec_load_some(x, in->plain->dtype, i, end);
+    }
+    return berth_vec_sum(sum);
+}
+
 static inline float packed_sum(const packed_job *in, int64_t row, int64_t first, int64_t end) {
+    if (in->plain) {
+        return packed_sum_plain(in, row, first, end);
+    }
     berth_vec sum = berth_vec_of(0);
     float values[PACKED_WORDS];
     for (int64_t column = first; column < end; column += PACKED_WORDS) {
@@ -199,35 +226,21 @@ static inline void packed_pack_part(const void *work, int64_t part, int64_t part
 
 // ---- beside the codes ---------------------------------------------------------------------------
 
-// Two panels, and a group of their columns.
-typedef struct packed_group {
-    int64_t panel;
-    int64_t group;
-} packed_group;
-
-// What the sums of a group need beside themselves, of group `at` of all panels, one behind the
-// other: of floats what the tiles take off, of bf16 what sums of x are to be multiplied by, of
-// integers what is added.
-static inline void packed_load_zeros(const packed_job *in, packed_group of, float *to) {
+static inline packed_groups packed_groups_of(const packed_job *in, int64_t panel, float *totals) {
     const packed *self = in->self;
-    if (self->kind == PACKED_I8) {
-        const int64_t output = of.panel * PACKED_WIDTH;
-        const int64_t count = at_most(PACKED_WIDTH, self->out - output);
-        memset(to, 0, PACKED_WIDTH * sizeof(float));
-        if (in->sum_bias) {
-            memcpy(to, (const int32_t *)berth_data(in->sum_bias) + output,
-                   (size_t)count * sizeof(int32_t));
-        }
-        return;
-    }
-    const int64_t at = of.panel * self->groups + of.group;
-    const float excess = packed_excess(self->kind, self->product);
-    const uint8_t *codes =
-        in->zeros ? (const uint8_t *)berth_data(in->zeros) + at * PACKED_WIDTH : NULL;
-    for (int64_t i = 0; i < PACKED_WIDTH; ++i) {
-        const float zero = codes ? (float)codes[i] : self->zero;
-        to[i] = self->product == TIMES_F32 ? PACKED_WHOLE + zero : -(excess + zero);
-    }
+    const int64_t at = panel * self->groups * PACKED_WIDTH;
+    return (packed_groups){
+        .scales = (const char *)berth_data(in->scales) +
+                  at * (int64_t)(BERTH_DTYPE_BITS(in->scales->dtype) / 8),
+        .dtype = in->scales->dtype,
+        .zeros = in->zeros ? (const uint8_t *)berth_data(in->zeros) + at : NULL,
+        .zero = self->zero,
+        .factor = packed_factor(self->kind, self->product),
+        .excess = packed_excess(self->kind, self->product),
+        .x_sums = in->sums,
+        .x_scales = in->scales_of_x,
+        .totals = totals,
+    };
 }
 
 #endif

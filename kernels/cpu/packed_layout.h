@@ -59,22 +59,24 @@ static inline int64_t packed_panel_bytes(packed_kind kind, int64_t columns) {
 
 #define PACKED_SLAB 64 // words of a row at a time
 
-// A weight as it is stored, or rows of it.
+// Rows of a weight as they are stored, or of its scales or zero points.
 typedef struct packed_source {
-    const berth_tensor *codes;
+    const berth_tensor *rows;
     packed_kind kind;
+    int64_t outputs; // of all
     int64_t columns;
-    uint32_t flip; // bits of every word that change
+    uint32_t flip;   // bits of every word of codes that change
+    int64_t repeats; // outputs for each row of scales or zero points; 0: codes
 } packed_source;
 
 static inline void packed_load(const packed_source *from, int64_t output, int64_t word,
                                float words[PANEL][PACKED_SLAB]) {
-    const int64_t bytes = from->codes->shape[1];
-    const int64_t rows = at_most(PANEL, from->codes->shape[0] - output);
+    const int64_t bytes = from->rows->shape[1];
+    const int64_t rows = at_most(PANEL, from->rows->shape[0] - output);
     const int64_t count = at_most((int64_t)sizeof words[0], bytes - word * 4);
     memset(words, 0, PANEL * sizeof words[0]);
     for (int64_t row = 0; row < rows; ++row) {
-        memcpy(words[row], (const char *)berth_row(from->codes, output + row) + word * 4,
+        memcpy(words[row], (const char *)berth_row(from->rows, output + row) + word * 4,
                (size_t)count);
     }
 }
@@ -105,7 +107,7 @@ static inline void packed_place(const packed_source *from, const uint32_t *words
 
 // The 32 outputs from `output` on; those that the source does not have are code 0.
 static inline void packed_panel(const packed_source *from, int64_t output, uint8_t *panel) {
-    const int64_t words = pieces(from->codes->shape[1], 4);
+    const int64_t words = pieces(from->rows->shape[1], 4);
     const int64_t steps = pieces(from->columns, packed_columns(from->kind));
     float rows[PANEL][PACKED_SLAB];
     float columns[PACKED_SLAB][PANEL];
@@ -119,12 +121,12 @@ static inline void packed_panel(const packed_source *from, int64_t output, uint8
     }
 }
 
-// Rows of a weight as they are stored, to where the first of them belongs.
-static inline void packed_put(const packed_source *from, uint8_t *to) {
+// To where row `first`, the first of them, belongs.
+static inline void packed_put_codes(const packed_source *from, int64_t first, uint8_t *to) {
     const int64_t panel = packed_panel_bytes(from->kind, from->columns);
-    const int64_t end = pieces(from->codes->shape[0], PACKED_WIDTH) * PACKED_WIDTH;
+    const int64_t end = pieces(from->rows->shape[0], PACKED_WIDTH) * PACKED_WIDTH;
     for (int64_t output = 0; output < end; output += PANEL) {
-        packed_panel(from, output, to + output / PANEL * panel);
+        packed_panel(from, output, to + (first + output) / PANEL * panel);
     }
 }
 
@@ -140,25 +142,38 @@ static inline uint64_t packed_scale_bytes(const berth_value_type *scales, int64_
            BERTH_DTYPE_BITS(scales->dtype) / 8;
 }
 
-// Row `first` of the scales and those behind it, each for `repeats` outputs.
-static inline void packed_put_scales(const berth_tensor *from, int64_t first, int64_t repeats,
-                                     int64_t outputs, char *to) {
-    const int64_t element = BERTH_DTYPE_BITS(from->dtype) / 8;
-    const int64_t groups = from->shape[1];
-    const int64_t end = at_most((first + from->shape[0]) * repeats, outputs);
-    const int64_t padded = pieces(end, PACKED_WIDTH) * PACKED_WIDTH;
-    for (int64_t output = first * repeats; output < padded; ++output) {
-        char *place =
-            to + (output / PACKED_WIDTH * groups * PACKED_WIDTH + output % PACKED_WIDTH) * element;
-        for (int64_t i = 0; i < groups; ++i) {
-            if (output < end) {
-                const char *row = berth_row(from, output / repeats - first);
-                memcpy(place + i * PACKED_WIDTH * element, row + i * element, (size_t)element);
-            } else {
-                memset(place + i * PACKED_WIDTH * element, 0, (size_t)element);
-            }
+// What an output without a row gets is zero.
+static inline void packed_put_scale(const char *row, int64_t groups, int64_t element, char *to) {
+    for (int64_t i = 0; i < groups; ++i) {
+        if (row) {
+            memcpy(to + i * PACKED_WIDTH * element, row + i * element, (size_t)element);
+        } else {
+            memset(to + i * PACKED_WIDTH * element, 0, (size_t)element);
         }
     }
+}
+
+static inline void packed_put_scales(const packed_source *from, int64_t first, uint8_t *to) {
+    const int64_t element = BERTH_DTYPE_BITS(from->rows->dtype) / 8;
+    const int64_t groups = from->rows->shape[1];
+    const int64_t end = at_most((first + from->rows->shape[0]) * from->repeats, from->outputs);
+    const int64_t padded = pieces(end, PACKED_WIDTH) * PACKED_WIDTH;
+    for (int64_t output = first * from->repeats; output < padded; ++output) {
+        const int64_t place = output / PACKED_WIDTH * groups * PACKED_WIDTH + output % PACKED_WIDTH;
+        const char *row =
+            output < end ? berth_row(from->rows, output / from->repeats - first) : NULL;
+        packed_put_scale(row, groups, element, (char *)to + place * element);
+    }
+}
+
+// Rows from `first` on to where they belong.
+static inline berth_status packed_put(const packed_source *from, int64_t first, uint8_t *to) {
+    if (from->repeats > 0) {
+        packed_put_scales(from, first, to);
+    } else {
+        packed_put_codes(from, first, to);
+    }
+    return BERTH_OK;
 }
 
 #endif

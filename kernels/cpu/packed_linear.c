@@ -41,17 +41,16 @@ static berth_status supports(const berth_op_site *site, const berth_device *devi
 }
 
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
-    const berth_status status = berth_instance_new(site, 2 * sizeof(packed), out_self);
-    if (status == BERTH_OK) {
-        const berth_code code = code_of(site);
-        packed *self = *out_self;
-        self->kind = packed_kind_of(code);
-        self->zero = code == BERTH_CODE_I8 ? 128 : berth_code_zero(code);
-        self->in = width_of(site);
-        self->out = site->inputs[WEIGHT]->dims[0].b;
-        packed_init(self, site->inputs[X]->dtype, groups_of(site).columns, device->self);
-    }
-    return status;
+    const berth_code code = code_of(site);
+    const packed known = {
+        .kind = packed_kind_of(code),
+        .zero = code == BERTH_CODE_I8 ? 128 : berth_code_zero(code),
+        .out = site->inputs[WEIGHT]->dims[0].b,
+        .in = width_of(site),
+        .group = groups_of(site).columns,
+        .cpu = device->self,
+    };
+    return packed_create(site, device, &known, out_self);
 }
 
 // ---- packing ------------------------------------------------------------------------------------
@@ -68,20 +67,16 @@ static uint64_t packed_bytes(const berth_op_site *site, uint64_t input) {
 static berth_status pack_rows(const berth_op_site *site, uint64_t input, const berth_tensor *source,
                               int64_t first, const berth_tensor *destination) {
     const berth_code code = code_of(site);
-    uint8_t *to = berth_data(destination);
-    if (input != WEIGHT) {
-        packed_put_scales(source, first, groups_of(site).rows, site->inputs[WEIGHT]->dims[0].b,
-                          (char *)to);
-        return BERTH_OK;
-    }
-    const packed_source from = {
-        .codes = source,
-        .kind = packed_kind_of(code),
-        .columns = width_of(site),
-        .flip = code == BERTH_CODE_I8 ? 0x80808080u : 0,
-    };
-    packed_put(&from, to + first / PANEL * packed_panel_bytes(from.kind, from.columns));
-    return BERTH_OK;
+    return packed_put(
+        &(const packed_source){
+            .rows = source,
+            .kind = packed_kind_of(code),
+            .outputs = site->inputs[WEIGHT]->dims[0].b,
+            .columns = width_of(site),
+            .flip = code == BERTH_CODE_I8 ? 0x80808080u : 0,
+            .repeats = input == WEIGHT ? 0 : groups_of(site).rows,
+        },
+        first, berth_data(destination));
 }
 
 static berth_status pack(const berth_op_site *site, uint64_t input, const berth_tensor *source,
@@ -112,6 +107,7 @@ static berth_status forward(void *state, const berth_op_args *args) {
             .args = args,
             .load = load,
             .floats = load,
+            .plain = args->inputs[PERMUTATION] ? NULL : args->inputs[X],
             .weight = args->inputs[WEIGHT],
             .scales = args->inputs[WEIGHT_SCALE],
             .zeros = args->inputs[ZERO_POINTS],

@@ -117,4 +117,45 @@ BERTH_INLINE berth_vec packed_shift(const uint8_t *codes, int pair) {
     return (berth_vec)((moved & 0x00780078u) | 0x41804180u);
 }
 
+// ---- groups -------------------------------------------------------------------------------------
+
+// What the sums of groups become numbers by, of two panels.
+typedef struct packed_groups {
+    const void *scales; // [groups][PACKED_WIDTH]
+    berth_dtype dtype;
+    const uint8_t *zeros; // the same, or NULL: `zero`
+    float zero;
+    float factor;          // of packed_factor
+    float excess;          // of packed_excess
+    const float *x_sums;   // [groups][rows]
+    const float *x_scales; // [groups][rows]
+    float *totals;         // [PACKED_WIDTH / PANEL][rows][PANEL]
+} packed_groups;
+
+// PACKED_WHOLE more than the zero points of a vector of outputs.
+BERTH_INLINE berth_vec packed_zeros(const packed_groups *of, int64_t group, int64_t output) {
+    berth_vec_bytes codes;
+    if (!of->zeros) {
+        return berth_vec_of(PACKED_WHOLE + of->zero);
+    }
+    memcpy(&codes, of->zeros + group * PACKED_WIDTH + output, sizeof codes);
+    return (berth_vec)(berth_vec_widen_twice(codes) | (berth_vec_bits)berth_vec_of(PACKED_WHOLE));
+}
+
+// What sums of x are to be multiplied by, where zero points are not taken off.
+BERTH_INLINE berth_vec packed_less(const packed_groups *of, berth_vec zeros) {
+    return berth_vec_of(PACKED_WHOLE) - zeros - berth_vec_of(of->excess);
+}
+
+BERTH_INLINE berth_vec packed_scale(const packed_groups *of, int64_t group, int64_t output) {
+    return berth_vec_of(of->factor) *
+           berth_vec_load_as(of->scales, of->dtype, group * PACKED_WIDTH + output);
+}
+
+BERTH_INLINE void packed_add_total(float *total, berth_vec numbers, berth_vec scale,
+                                   float x_scale) {
+    berth_vec_store(total,
+                    berth_vec_fma(numbers, scale * berth_vec_of(x_scale), berth_vec_load(total)));
+}
+
 #endif

@@ -9,21 +9,7 @@
 #ifndef BERTH_KERNELS_CPU_PACKED_RUN_H
 #define BERTH_KERNELS_CPU_PACKED_RUN_H
 
-#include <cpu/packed_job.h>
-
-#define PACKED_AHEAD 8192 // bytes of the weight, when it is read once
-#define PACKED_BLOCK 128  // steps of integers at a time, with more rows than a tile has
-
-// Scratch of a part.
-typedef struct packed_room {
-    float *totals; // [PACKED_WIDTH / PANEL][rows][PANEL]
-    float *sums;   // the same, of a group
-    float *zeros;  // [PACKED_WIDTH]
-    float *widened;
-} packed_room;
-
-#define PACKED_ROOM                                                                                \
-    ((int64_t)2 * PACKED_ROWS * PACKED_WIDTH + PACKED_WIDTH + PACKED_WIDENED) // floats
+#include <cpu/packed_rows.h>
 
 static inline uint64_t packed_workspace(void *state, uint64_t tokens) {
     (void)tokens;
@@ -35,123 +21,29 @@ static inline uint64_t packed_workspace(void *state, uint64_t tokens) {
 
 // ---- multiplying --------------------------------------------------------------------------------
 
-// All rows with steps of a panel that are as linear has them. `piece` knows these.
-static inline void packed_blocks(const packed_job *in, tile piece, int64_t step,
-                                 tile_fn const *of) {
-    const int64_t height = panel_height(in->rows);
-    float *const sums = piece.sums;
-    for (int64_t row = 0; row < in->rows; row += height) {
-        const int64_t rows = at_most(height, in->rows - row);
-        piece.x = in->x + row * packed_x_words(in->self) + step * in->self->step_words * rows;
-        piece.sums = sums + row * PANEL;
-        of[rows](&piece);
-        piece.next += piece.pairs * piece.next_step;
-    }
-}
-
-// Steps of one group of two panels.
-typedef struct packed_span {
-    const uint8_t *codes; // of the panels
-    berth_span steps;
-    const packed_room *room;
-} packed_span;
-
-static inline void packed_by_integers(const packed_job *in, const packed_span *of) {
-    const int64_t line = line_bytes(DOT_BYTES);
-    const int64_t blocks = pieces(in->rows, panel_height(in->rows));
-    const int64_t most = blocks == 1 ? of->steps.end : PACKED_BLOCK;
-    const tile_fn *tiles_of = packed_integers[in->self->product == DOT_WORDS];
-    for (int64_t step = of->steps.first; step < of->steps.end; step += most) {
-        const int64_t steps = at_most(most, of->steps.end - step);
-        for (int64_t panel = 0; panel < PACKED_WIDTH / PANEL; ++panel) {
-            const uint8_t *codes = of->codes + panel * in->self->panel_bytes + step * line;
-            packed_blocks(
-                in,
-                (tile){
-                    .weight = (const char *)codes,
-                    .sums = of->room->sums + panel * in->rows * PANEL,
-                    .next = (const char *)codes + (blocks == 1 ? PACKED_AHEAD : steps * line),
-                    .next_step = line / blocks,
-                    .pairs = steps,
-                    .is_first = step == of->steps.first,
-                },
-                step, tiles_of);
-        }
-    }
-}
-
-// All rows with a chunk that begins at a step, widened once.
-static inline void packed_by_widened(const packed_job *in, const packed_chunk *of, int64_t step,
-                                     float *widened) {
-    const packed *self = in->self;
-    const int64_t pairs = of->steps * packed_columns(self->kind) / 2;
-    const int64_t line = line_bytes(self->product) / (int64_t)sizeof(float);
-    packed_widen(self->kind, self->product, of, widened);
-    for (int64_t panel = 0; panel < PACKED_WIDTH / PANEL; ++panel) {
-        const char *weight = (const char *)(widened + panel * pairs * line);
-        packed_blocks(in,
-                      (tile){
-                          .weight = weight,
-                          .sums = of->sums + panel * in->rows * PANEL,
-                          .next = weight,
-                          .pairs = pairs,
-                          .is_first = of->is_first,
-                      },
-                      step, tiles[self->product]);
-    }
-}
-
-static inline void packed_by_codes(const packed_job *in, const packed_span *of) {
-    const packed *self = in->self;
-    const int64_t most = PACKED_CHUNK / packed_columns(self->kind);
-    for (int64_t step = of->steps.first; step < of->steps.end; step += most) {
-        const packed_chunk chunk = {
-            .codes = of->codes + step * packed_bytes_of(self->kind) * PANEL,
-            .panel_bytes = self->panel_bytes,
-            .zeros = of->room->zeros,
-            .table = self->table,
-            .x = in->x + step * self->step_words * in->rows,
-            .sums = of->room->sums,
-            .steps = at_most(most, of->steps.end - step),
-            .is_first = step == of->steps.first,
-        };
-        if (in->rows <= PACKED_FEW) {
-            packed_few[self->product][self->kind][in->rows](&chunk);
-        } else {
-            packed_by_widened(in, &chunk, step, of->room->widened);
-        }
-    }
-}
-
-// The sums of a group as numbers; `of_x` is the group's sum of x.
-BERTH_INLINE berth_vec packed_take(const packed *self, berth_vec sums, const float *zeros,
-                                   float of_x) {
+// The sums of a group as numbers; `less` is as packed_less gives it, or of integers what is added.
+BERTH_INLINE berth_vec packed_take(const packed *self, berth_vec sums, berth_vec less, float of_x) {
     if (self->kind == PACKED_I8) {
         const uint32_t excess = (uint32_t)((int32_t)of_x * (int32_t)packed_excess(PACKED_I8, 0));
-        const berth_vec_bits whole = (berth_vec_bits)sums + packed_bits(zeros) - excess;
+        const berth_vec_bits whole = (berth_vec_bits)sums + (berth_vec_bits)less - excess;
         return __builtin_convertvector((berth_vec_ints)whole, berth_vec);
     }
-    return self->has_sums ? berth_vec_fma(berth_vec_load(zeros), berth_vec_of(of_x), sums) : sums;
+    return self->has_sums ? berth_vec_fma(less, berth_vec_of(of_x), sums) : sums;
 }
 
-static inline void packed_add_group(const packed_job *in, packed_group of,
+static inline void packed_add_group(const packed_job *in, const packed_groups *by, int64_t group,
                                     const packed_room *room) {
-    const int64_t at = of.panel * in->self->groups + of.group;
-    const berth_vec factor = berth_vec_of(packed_factor(in->self->kind, in->self->product));
-    const float *x_sums = in->sums + of.group * in->rows;
-    const float *x_scales = in->scales_of_x + of.group * in->rows;
+    const float *x_sums = by->x_sums + group * in->rows;
+    const float *x_scales = by->x_scales + group * in->rows;
     for (int64_t output = 0; output < PACKED_WIDTH; output += BERTH_LANES) {
         const int64_t first = output / PANEL * in->rows * PANEL + output % PANEL;
-        const berth_vec scale =
-            factor * berth_vec_load_as(berth_data(in->scales), in->scales->dtype,
-                                       at * PACKED_WIDTH + output);
+        const berth_vec scale = packed_scale(by, group, output);
+        const berth_vec zeros = berth_vec_load(room->zeros + output);
+        const berth_vec less = in->self->kind == PACKED_I8 ? zeros : packed_less(by, zeros);
         for (int64_t row = 0; row < in->rows; ++row) {
-            float *total = room->totals + first + row * PANEL;
-            const berth_vec sums =
-                packed_take(in->self, berth_vec_load(room->sums + first + row * PANEL),
-                            room->zeros + output, x_sums[row]);
-            berth_vec_store(total, berth_vec_fma(sums, scale * berth_vec_of(x_scales[row]),
-                                                 berth_vec_load(total)));
+            const berth_vec sums = berth_vec_load(room->sums + first + row * PANEL);
+            packed_add_total(by->totals + first + row * PANEL,
+                             packed_take(in->self, sums, less, x_sums[row]), scale, x_scales[row]);
         }
     }
 }
@@ -174,27 +66,56 @@ static inline void packed_store(const packed_job *in, int64_t panel, const float
     }
 }
 
+static inline void packed_load_zeros(const packed_groups *by, int64_t group, float *to) {
+    for (int64_t output = 0; output < PACKED_WIDTH; output += BERTH_LANES) {
+        berth_vec_store(to + output, packed_zeros(by, group, output));
+    }
+}
+
+static inline void packed_load_bias(const packed_job *in, int64_t panel, float *to) {
+    const int64_t output = panel * PACKED_WIDTH;
+    memset(to, 0, PACKED_WIDTH * sizeof(float));
+    if (in->sum_bias) {
+        memcpy(to, (const int32_t *)berth_data(in->sum_bias) + output,
+               (size_t)at_most(PACKED_WIDTH, in->self->out - output) * sizeof(int32_t));
+    }
+}
+
+// Group after group, with all rows.
+static inline void packed_by_groups(const packed_job *in, const packed_groups *by,
+                                    packed_span span) {
+    const packed *self = in->self;
+    for (int64_t group = 0; group < self->groups; ++group) {
+        span.steps.first = group * self->group;
+        span.steps.end = at_most(span.steps.first + self->group, self->steps);
+        if (self->kind == PACKED_I8) {
+            packed_by_integers(in, &span);
+        } else {
+            packed_load_zeros(by, group, span.room->zeros);
+            packed_by_codes(in, &span);
+        }
+        packed_add_group(in, by, group, span.room);
+    }
+}
+
 static inline void packed_two_panels(const packed_job *in, int64_t panel, const packed_room *room) {
     const packed *self = in->self;
-    const packed_span of = {
+    const packed_span span = {
         .codes = (const uint8_t *)berth_data(in->weight) + panel * 2 * self->panel_bytes,
         .room = room,
     };
+    const packed_groups by = packed_groups_of(in, panel, room->totals);
     memset(room->totals, 0, (size_t)(in->rows * PACKED_WIDTH) * sizeof(float));
-    for (int64_t group = 0; group < self->groups; ++group) {
-        const packed_group at = {panel, group};
-        packed_span now = of;
-        now.steps.first = group * self->group;
-        now.steps.end = at_most(now.steps.first + self->group, self->steps);
-        if (group == 0 || in->zeros) {
-            packed_load_zeros(in, at, room->zeros);
-        }
+    if (self->kind != PACKED_I8 && in->rows <= PACKED_FEW) {
+        const packed_chunk all = packed_chunk_of(in, span.codes, (berth_span){0, self->steps});
+        const packed_fn *few =
+            self->product == DOT_BF16 ? packed_dots[self->kind] : packed_floats[self->kind];
+        few[in->rows](&all, &by, self->group);
+    } else {
         if (self->kind == PACKED_I8) {
-            packed_by_integers(in, &now);
-        } else {
-            packed_by_codes(in, &now);
+            packed_load_bias(in, panel, room->zeros);
         }
-        packed_add_group(in, at, room);
+        packed_by_groups(in, &by, span);
     }
     packed_store(in, panel, room->totals);
 }

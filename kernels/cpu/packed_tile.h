@@ -17,16 +17,13 @@
 #define PACKED_FEW   4    // rows
 #define PACKED_FAR   4096 // bytes of the weight that are on their way to the second cache
 
-// Columns of one group of two panels.
+// Columns of two panels.
 typedef struct packed_chunk {
     const uint8_t *codes; // at the first step
     int64_t panel_bytes;  // from one panel to the other
-    const float *zeros;   // [PACKED_WIDTH], PACKED_WHOLE more than the zero points
     const uint8_t *table; // [PACKED_TABLE]
     const float *x;       // [columns][rows]; of bf16 pairs of columns
-    float *sums;          // [PACKED_WIDTH / PANEL][rows][PANEL]
     int64_t steps;
-    int64_t is_first; // the sums begin at zero, otherwise where they are
 } packed_chunk;
 
 // What is compiled for: so many rows by vectors [first, first + vectors) of the panels.
@@ -68,26 +65,25 @@ BERTH_INLINE void packed_pairs(packed_shape shape, const packed_chunk *of, int64
 
 // ---- a few rows ---------------------------------------------------------------------------------
 
-BERTH_INLINE float *packed_sum_at(float *sums, packed_shape shape, int row, int i) {
-    const int output = (shape.first + i) * BERTH_LANES;
-    return sums + (output / PANEL * shape.rows + row) * PANEL + output % PANEL;
-}
-
 // Adds the products of one word of x for every row.
 BERTH_INLINE void packed_add(packed_shape shape, packed_sums sums, packed_vectors weights,
                              const float *x) {
+    berth_vec values[PACKED_FEW];
     BERTH_UNROLL
     for (int row = 0; row < shape.rows; ++row) {
-        const berth_vec value = berth_vec_of_bits(x + row);
+        values[row] = berth_vec_of_bits(x + row);
+    }
+    BERTH_UNROLL
+    for (int i = 0; i < shape.vectors; ++i) {
         BERTH_UNROLL
-        for (int i = 0; i < shape.vectors; ++i) {
-            sums[row][i] = add_product(shape.product, sums[row][i], weights[i], value);
+        for (int row = 0; row < shape.rows; ++row) {
+            sums[row][i] = add_product(shape.product, sums[row][i], weights[i], values[row]);
         }
     }
 }
 
 BERTH_INLINE void packed_add_step(packed_shape shape, packed_sums sums, const packed_chunk *of,
-                                  int64_t step) {
+                                  int64_t step, packed_vectors zeros) {
     const int words = packed_columns(shape.kind) / (shape.product == DOT_BF16 ? 2 : 1);
     packed_vectors weights;
     BERTH_UNROLL
@@ -97,9 +93,8 @@ BERTH_INLINE void packed_add_step(packed_shape shape, packed_sums sums, const pa
         } else {
             BERTH_UNROLL
             for (int i = 0; i < shape.vectors; ++i) {
-                const int index = shape.first + i;
-                weights[i] = packed_number(shape.kind, packed_at(shape.kind, of, step, index), word,
-                                           berth_vec_load(of->zeros + index * BERTH_LANES));
+                const uint8_t *codes = packed_at(shape.kind, of, step, shape.first + i);
+                weights[i] = packed_number(shape.kind, codes, word, zeros[i]);
             }
         }
         packed_add(shape, sums, weights, of->x + (step * words + word) * shape.rows);
@@ -117,39 +112,61 @@ BERTH_INLINE void packed_prefetch(packed_shape shape, const packed_chunk *of, in
     }
 }
 
-BERTH_INLINE void packed_multiply(packed_shape shape, const packed_chunk *all) {
+BERTH_INLINE void packed_finish(packed_shape shape, packed_sums sums, const packed_groups *by,
+                                int64_t group, packed_vectors zeros) {
+    const int has_sums = packed_excess(shape.kind, shape.product) != 0;
+    BERTH_UNROLL
+    for (int i = 0; i < shape.vectors; ++i) {
+        const int output = (shape.first + i) * BERTH_LANES;
+        const berth_vec scale = packed_scale(by, group, output);
+        const berth_vec less = packed_less(by, zeros[i]);
+        float *totals = by->totals + output / PANEL * shape.rows * PANEL + output % PANEL;
+        BERTH_UNROLL
+        for (int row = 0; row < shape.rows; ++row) {
+            const int64_t at = group * shape.rows + row;
+            const berth_vec numbers =
+                has_sums ? berth_vec_fma(less, berth_vec_of(by->x_sums[at]), sums[row][i])
+                         : sums[row][i];
+            packed_add_total(totals + row * PANEL, numbers, scale, by->x_scales[at]);
+        }
+    }
+}
+
+// All columns; a group has so many steps, the last perhaps fewer.
+BERTH_INLINE void packed_multiply(packed_shape shape, const packed_chunk *all,
+                                  const packed_groups *groups, int64_t steps) {
     const packed_chunk of = *all;
-    packed_sums sums;
-    BERTH_UNROLL
-    for (int row = 0; row < shape.rows; ++row) {
+    const packed_groups by = *groups;
+    for (int64_t step = 0, group = 0; step < of.steps; ++group) {
+        const int64_t end = at_most(step + steps, of.steps);
+        packed_vectors zeros;
+        packed_sums sums;
         BERTH_UNROLL
         for (int i = 0; i < shape.vectors; ++i) {
-            sums[row][i] = of.is_first ? berth_vec_of(0)
-                                       : berth_vec_load(packed_sum_at(of.sums, shape, row, i));
+            zeros[i] = packed_zeros(&by, group, (shape.first + i) * BERTH_LANES);
+            BERTH_UNROLL
+            for (int row = 0; row < shape.rows; ++row) {
+                sums[row][i] = berth_vec_of(0);
+            }
         }
-    }
-    for (int64_t step = 0; step < of.steps; ++step) {
-        packed_prefetch(shape, &of, step);
-        packed_add_step(shape, sums, &of, step);
-    }
-    BERTH_UNROLL
-    for (int row = 0; row < shape.rows; ++row) {
-        BERTH_UNROLL
-        for (int i = 0; i < shape.vectors; ++i) {
-            berth_vec_store(packed_sum_at(of.sums, shape, row, i), sums[row][i]);
+        for (; step < end; ++step) {
+            packed_prefetch(shape, &of, step);
+            packed_add_step(shape, sums, &of, step, zeros);
         }
+        packed_finish(shape, sums, &by, group, zeros);
     }
 }
 
 // So many sums as can be added at once, and as fit in any set's registers.
 #define PACKED_TILE(product, kind, rows)                                                           \
-    static void product##_##kind##_##rows(const packed_chunk *of) {                                \
+    static void product##_##kind##_##rows(const packed_chunk *of, const packed_groups *by,         \
+                                          int64_t steps) {                                         \
         enum {                                                                                     \
             FIT = BERTH_TILE_ROWS * 4 / 3 / ((rows) == 3 ? 4 : (rows)),                            \
             VECTORS = FIT < PACKED_VECTORS ? FIT : PACKED_VECTORS                                  \
         };                                                                                         \
         for (int first = 0; first < PACKED_VECTORS; first += VECTORS) {                            \
-            packed_multiply((packed_shape){kind, product, rows, first, VECTORS}, of);              \
+            packed_multiply((packed_shape){kind, product, rows, first, VECTORS}, of, by, steps);   \
         }                                                                                          \
     }
 #define PACKED_TILES(product, kind)                                                                \
@@ -169,60 +186,20 @@ PACKED_TILES(DOT_BF16, PACKED_E4M3)
     [kind] = {NULL, product##_##kind##_1, product##_##kind##_2, product##_##kind##_3,              \
               product##_##kind##_4}
 
-typedef void (*packed_fn)(const packed_chunk *of);
+typedef void (*packed_fn)(const packed_chunk *of, const packed_groups *by, int64_t steps);
 
-static const packed_fn packed_few[][PACKED_E4M3 + 1][PACKED_FEW + 1] = {
-    [TIMES_F32] = {PACKED_ROW(TIMES_F32, PACKED_U4), PACKED_ROW(TIMES_F32, PACKED_U8),
-                   PACKED_ROW(TIMES_F32,                                                                         PACKED_E2M1),                  PACKED_ROW(TIMES_F32, PACKED_E4M3)},
-    [DOT_BF16] = {PACKED_ROW(DOT_BF16,        PACKED_U4),                  PACKED_ROW(DOT_BF16,                    PACKED_U8),
-                   PACKED_ROW(DOT_BF16, PACKED_E4M3)},
+static const packed_fn packed_floats[][PACKED_FEW + 1] = {
+    PACKED_ROW(TIMES_F32, PACKED_U4),
+    PACKED_ROW(TIMES_F32, PACKED_U8),
+    PACKED_ROW(TIMES_F32, PACKED_E2M1),
+    PACKED_ROW(TIMES_F32, PACKED_E4M3),
 };
 
-// ---- many rows ----------------------------------------------------------------------------------
-
-#define PACKED_WIDENED ((int64_t)PACKED_CHUNK * PACKED_WIDTH) // floats of a widened chunk
-
-// To panels of linear, one behind the other.
-BERTH_INLINE void packed_widen_as(packed_kind kind, int product, const packed_chunk *of,
-                                  float *to) {
-    const packed_shape all = {kind, product, 1, 0, PACKED_VECTORS};
-    const int words = packed_columns(kind) / (product == DOT_BF16 ? 2 : 1);
-    for (int64_t step = 0; step < of->steps; ++step) {
-        for (int word = 0; word < words; ++word) {
-            packed_vectors weights;
-            if (product == DOT_BF16) {
-                packed_pairs(all, of, step, word, weights);
-            }
-            for (int i = 0; i < PACKED_VECTORS; ++i) {
-                const int output = i * BERTH_LANES;
-                float *line =
-                    to + (output / PANEL * of->steps * words + step * words + word) * PANEL;
-                const berth_vec zeros = berth_vec_load(of->zeros + output);
-                berth_vec_store(
-                    line + output % PANEL,
-                    product == DOT_BF16
-                        ? weights[i]
-                        : packed_number(kind, packed_at(kind, of, step, i), word, zeros));
-            }
-        }
-    }
-}
-
-static void packed_widen(packed_kind kind, int product, const packed_chunk *of, float *to) {
-    if (product == DOT_BF16) {
-        kind == PACKED_U4   ? packed_widen_as(PACKED_U4, DOT_BF16, of, to)
-        : kind == PACKED_U8 ? packed_widen_as(PACKED_U8, DOT_BF16, of, to)
-                            : packed_widen_as(PACKED_E4M3, DOT_BF16, of, to);
-    } else if (kind == PACKED_U4) {
-        packed_widen_as(PACKED_U4, TIMES_F32, of, to);
-    } else if (kind == PACKED_U8) {
-        packed_widen_as(PACKED_U8, TIMES_F32, of, to);
-    } else if (kind == PACKED_E2M1) {
-        packed_widen_as(PACKED_E2M1, TIMES_F32, of, to);
-    } else {
-        packed_widen_as(PACKED_E4M3, TIMES_F32, of, to);
-    }
-}
+static const packed_fn packed_dots[][PACKED_FEW + 1] = {
+    PACKED_ROW(DOT_BF16, PACKED_U4),
+    PACKED_ROW(DOT_BF16, PACKED_U8),
+    PACKED_ROW(DOT_BF16, PACKED_E4M3),
+};
 
 // ---- integers -----------------------------------------------------------------------------------
 

@@ -45,15 +45,14 @@ static berth_status supports(const berth_op_site *site, const berth_device *devi
 }
 
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
-    const berth_status status = berth_instance_new(site, 2 * sizeof(packed), out_self);
-    if (status == BERTH_OK) {
-        packed *self = *out_self;
-        self->kind = kind_of(site);
-        self->in = width_of(site);
-        self->out = site->inputs[WEIGHT]->dims[0].b;
-        packed_init(self, site->inputs[X]->dtype, groups_of(site).columns, device->self);
-    }
-    return status;
+    const packed known = {
+        .cpu = device->self,
+        .kind = kind_of(site),
+        .in = width_of(site),
+        .group = groups_of(site).columns,
+        .out = site->inputs[WEIGHT]->dims[0].b,
+    };
+    return packed_create(site, device, &known, out_self);
 }
 
 // ---- packing ------------------------------------------------------------------------------------
@@ -67,20 +66,17 @@ static uint64_t packed_bytes(const berth_op_site *site, uint64_t input) {
 
 static berth_status pack_rows(const berth_op_site *site, uint64_t input, const berth_tensor *source,
                               int64_t first, const berth_tensor *destination) {
-    uint8_t *to = berth_data(destination);
-    if (input != WEIGHT) {
-        packed_put_scales(source, first, groups_of(site).rows, site->inputs[WEIGHT]->dims[0].b,
-                          (char *)to);
-        return BERTH_OK;
-    }
-    const packed_source from = {
-        .codes = source,
-        .kind = kind_of(site),
-        .columns = width_of(site),
-        .flip = kind_of(site) == PACKED_I8 ? 0x80808080u : 0,
-    };
-    packed_put(&from, to + first / PANEL * packed_panel_bytes(from.kind, from.columns));
-    return BERTH_OK;
+    const packed_kind kind = kind_of(site);
+    return packed_put(
+        &(const packed_source){
+            .rows = source,
+            .kind = kind,
+            .outputs = site->inputs[WEIGHT]->dims[0].b,
+            .columns = width_of(site),
+            .flip = kind == PACKED_I8 ? 0x80808080u : 0,
+            .repeats = input == WEIGHT ? 0 : groups_of(site).rows,
+        },
+        first, berth_data(destination));
 }
 
 static berth_status pack(const berth_op_site *site, uint64_t input, const berth_tensor *source,
