@@ -181,23 +181,10 @@ uint64_t workspace(void *self, uint64_t) {
 // ---- a step -------------------------------------------------------------------------------------
 
 cuda_coded operands_of(const fast_packed *op, const berth_op_args *args) {
-    const berth_tensor *x = args->inputs[X];
-    const berth_tensor *weight = args->inputs[WEIGHT];
     const berth_tensor *scales = args->inputs[WEIGHT_SCALE];
     const berth_tensor *zeros = args->inputs[ZERO_POINTS];
-    const berth_tensor *bias = args->inputs[BIAS];
-    const berth_tensor *y = args->outputs[0];
-    cuda_coded all = {};
-    all.rows = static_cast<int>(berth_tensor_row_count(x));
-    all.outputs = static_cast<int>(weight->shape[0]);
-    all.bytes = static_cast<int>(weight->shape[1]);
-    all.x = static_cast<const char *>(berth_gpu_data(x));
-    all.x_gap = (all.rows > 1 ? x->strides[0] : op->depth) * 2;
-    all.weight = static_cast<const uint8_t *>(berth_gpu_data(weight));
-    all.y = berth_gpu_data(y);
-    all.y_gap = all.rows > 1 ? y->strides[0] : all.outputs;
-    all.bias = bias ? berth_gpu_data(bias) : nullptr;
-    all.bias_dtype = bias ? bias->dtype : BERTH_DTYPE_F32;
+    cuda_coded all =
+        cuda_coded_of(args->inputs[X], args->inputs[WEIGHT], args->inputs[BIAS], args->outputs[0]);
     all.group_scales = static_cast<const uint16_t *>(berth_gpu_data(scales));
     all.scale_dtype = scales->dtype;
     all.zeros = zeros ? static_cast<const uint8_t *>(berth_gpu_data(zeros)) : nullptr;

@@ -29,9 +29,7 @@ struct operands {
     const void *bias;           // NULL: absent
     berth_dtype bias_dtype;
     gpu_rows y;
-    int rows;
-    int outputs;
-    int depth;
+    int rows, outputs, depth;
 };
 
 __device__ float zero_of(const operands &all, int output, int group) {

@@ -28,9 +28,7 @@ struct operands {
     const void *bias;        // NULL: absent
     berth_dtype bias_dtype;
     gpu_rows y;
-    int rows;
-    int outputs;
-    int depth;
+    int rows, outputs, depth;
 };
 
 // Codes of either type, and what their products are summed in.

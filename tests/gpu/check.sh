@@ -3,7 +3,7 @@
 # check.sh [PLATFORM]: every checkpoint of the tests in every type of activations on a GPU (PLATFORM
 # is cuda unless named), against their references and without a fallback; golden vectors of ops and
 # layers where they are there. Ends with a short table; status 1 if a line of it says no. MODELS:
-# more folders of checkpoints.
+# more folders of checkpoints, quantized ones among them.
 #
 # check.sh pack: gathers what that needs in build/gpu: the program, its plugins but those of the CPU,
 # the programs that measure (tools/bench-gpu), and the libraries that a bare machine lacks. Then
@@ -15,10 +15,11 @@ gpu=build/gpu
 golden=${GOLDEN:-../shared/golden/ops}
 
 pack() {
-    make -s B="$build" all "$build/tests/gpu/kernels" "$build/tests/gpu/model" || exit 1
+    make -s B="$build" all "$build/tests/gpu/kernels" "$build/tests/gpu/codes" "$build/tests/gpu/model" || exit 1
     rm -rf "$gpu" && mkdir -p "$gpu/lib" || exit 1
     cp -L "$build/berth" "$gpu/" && cp -R "$build/plugins" "$gpu/" || exit 1
-    cp "$build/tests/gpu/kernels" "$build/tests/gpu/model" "$gpu/" || exit 1
+    cp "$build/tests/gpu/kernels" "$build/tests/gpu/codes" "$build/tests/gpu/model" "$gpu/" || exit 1
+    ${CC:-cc} -std=c11 -O3 -Wall -Wextra -o "$gpu/quantize-random" tools/quantize-random.c -lm || exit 1
     # Why: with it there the choice of a platform would not be the GPU's alone.
     rm -f "$gpu"/plugins/libberth-platform-cpu.so "$gpu/plugins/cpu.plugin.yaml"
     rm -rf "$gpu/checkpoint" && tools/make-checkpoint "$gpu/checkpoint" --shape tinyllama --layers 1 --vocab 300 >/dev/null &&

@@ -37,6 +37,7 @@ typedef struct bench {
     berth_engine *engine;
     int64_t vocabulary;
     double linear_weights; // elements, the head's not among them
+    double linear_bytes;   // of codes and scales, or of numbers of 16 bits
     double head_weights;
     double kv_bytes; // of a token
     double copy_rate;
@@ -84,6 +85,19 @@ static double number(const berth_json *json, const char *key) {
     return value;
 }
 
+// Of compressed-tensors with one scale of 16 bits for an output or a group of inputs; `hidden` and
+// `inner` are the widths of rows, a third of the weights being of the second.
+static double bytes_of_weight(const berth_json *json, double hidden, double inner) {
+    const berth_json *weights =
+        berth_json_find(json, "quantization_config.config_groups.group_0.weights");
+    double size = (2 * hidden + inner) / 3;
+    if (weights == NULL) {
+        return 2;
+    }
+    must(berth_json_f64_or(weights, "group_size", size, &size));
+    return number(weights, "num_bits") / 8 + 2 / size;
+}
+
 // What a step must read and multiply, from config.json.
 static void count_work(bench *b, const char *model) {
     char path[4096];
@@ -98,6 +112,7 @@ static void count_work(bench *b, const char *model) {
     const double kv_heads = number(json, "num_key_value_heads");
     b->vocabulary = (int64_t)number(json, "vocab_size");
     b->linear_weights = layers * hidden * ((2 * heads + 2 * kv_heads) * width + 3 * inner);
+    b->linear_bytes = b->linear_weights * bytes_of_weight(json, hidden, inner);
     b->head_weights = (double)b->vocabulary * hidden;
     b->kv_bytes = layers * kv_heads * width * 2 * 2;
     berth_json_destroy(json);
@@ -165,7 +180,7 @@ static void time_decode(bench *b, size_t requests) {
     qsort(samples, STEPS, sizeof *samples, compare);
     const double median = samples[STEPS / 2];
     const double bytes =
-        2 * (b->linear_weights + b->head_weights) + (double)requests * CONTEXT * b->kv_bytes;
+        b->linear_bytes + 2 * b->head_weights + (double)requests * CONTEXT * b->kv_bytes;
     (void)printf("decode, %3zu requests, context %d   %8.3f ms a step  %9.1f tokens/s  %7.1f GB/s",
                  requests, CONTEXT, median * 1e3, (double)requests / median, bytes / median / 1e9);
     if (b->copy_rate > 0) {

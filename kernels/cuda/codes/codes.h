@@ -36,6 +36,24 @@ struct cuda_coded {
     int group; // codes
 };
 
+// What all products of a site have; the rest is zero.
+static inline cuda_coded cuda_coded_of(const berth_tensor *x, const berth_tensor *weight,
+                                       const berth_tensor *bias, const berth_tensor *y) {
+    cuda_coded all = {};
+    const int64_t depth = x->shape[x->ndim - 1];
+    all.rows = static_cast<int>(berth_tensor_row_count(x));
+    all.outputs = static_cast<int>(weight->shape[0]);
+    all.bytes = static_cast<int>(weight->shape[1]);
+    all.x = static_cast<const char *>(berth_gpu_data(x));
+    all.x_gap = (all.rows > 1 ? x->strides[0] : depth) * BERTH_DTYPE_BITS(x->dtype) / 8;
+    all.weight = static_cast<const uint8_t *>(berth_gpu_data(weight));
+    all.y = berth_gpu_data(y);
+    all.y_gap = all.rows > 1 ? y->strides[0] : all.outputs;
+    all.bias = bias ? berth_gpu_data(bias) : nullptr;
+    all.bias_dtype = bias ? bias->dtype : BERTH_DTYPE_F32;
+    return all;
+}
+
 // Compute capability 9. x of i8 or f8_e4m3fn.
 berth_status cuda_coded_scaled(const gpu_op *op, const cuda_coded &all, berth_dtype x,
                                berth_dtype y);

@@ -253,48 +253,6 @@ template <typename K> __device__ void load_codes(uint32_t from, int there, codes
     }
 }
 
-template <typename K, int EIGHTS>
-__device__ void multiply_tile(const cuda_coded &all, const ring &from, int first, place *at,
-                              typename K::template sums<EIGHTS> *sums) {
-    constexpr int PART = STAGE / K::WARPS; // bytes of a warp
-    const int part = static_cast<int>(threadIdx.y) * PART;
-    const int mine = part + threadIdx.x % 4 * 16;
-    const uint32_t in_stage = static_cast<uint32_t>(mine) + threadIdx.x / 4 * STAGE_ROW;
-    inputs<EIGHTS> x[2];
-    typename K::extra of[2];
-    load_inputs<K, EIGHTS>(all, mine, &x[0]);
-    of[0].load(all, first, part);
-    for (int begin = 0; begin < all.bytes;) {
-        // Two stages at once: a copy from one x to the other would wait for what is under way.
-#pragma unroll
-        for (int turn = 0; turn < 2; ++turn) {
-            if (begin >= all.bytes) {
-                break;
-            }
-            of[turn ^ 1].load(all, first, begin + STAGE + part);
-            cuda_barrier_wait(from.full + 8 * at->stage, at->parity);
-#pragma unroll
-            for (int step = 0; step < K::STEPS; ++step) {
-                const int now = (turn * K::STEPS + step) % 2;
-                const int byte = begin + mine + step * PIECE;
-                const int next = step + 1 < K::STEPS ? byte + PIECE : begin + STAGE + mine;
-                codes w[K::PIECES];
-                load_inputs<K, EIGHTS>(all, next, &x[now ^ 1]);
-                load_codes<K>(from.memory + at->stage * STAGE_BYTES + in_stage + step * PIECE,
-                              all.bytes - byte, w);
-                K::template multiply<EIGHTS>(w, x[now], of[turn], step, sums);
-            }
-            // Behind the products: their operands may still be on their way out of the ring.
-            __syncwarp();
-            if (threadIdx.x == 0) {
-                cuda_barrier_arrive(from.empty + 8 * at->stage);
-            }
-            at->go_on();
-            begin += STAGE;
-        }
-    }
-}
-
 // A tile's sums of a warp; rows padded by one.
 template <typename K, int EIGHTS> struct room_of { typename K::sum at[EIGHTS * 8][OUTPUTS + 1]; };
 
@@ -363,6 +321,89 @@ __device__ void finish(const cuda_coded &all, const typename K::template sums<EI
     }
 }
 
+// Where a warp is: a stage's bytes of the rows of a tile.
+struct position {
+    int first; // output
+    int begin; // byte
+
+    __device__ position next(const cuda_coded &all) const {
+        return begin + STAGE < all.bytes
+                   ? position{first, begin + STAGE}
+                   : position{first + static_cast<int>(gridDim.x) * OUTPUTS, 0};
+    }
+};
+
+// What a warp has loaded ahead: x of the next step, and what a kind wants of the next stage. Both
+// go on from tile to tile.
+template <typename K, int EIGHTS> struct ahead {
+    inputs<EIGHTS> x[2];
+    typename K::extra of[2];
+};
+
+// One stage, TURN of two: a copy from one x to the other would wait for what is under way.
+template <typename K, int EIGHTS, int TURN>
+__device__ void multiply_stage(const cuda_coded &all, const ring &from, const position &now,
+                               place *at, ahead<K, EIGHTS> *loaded,
+                               typename K::template sums<EIGHTS> *sums) {
+    const int part = static_cast<int>(threadIdx.y) * (STAGE / K::WARPS);
+    const int mine = part + threadIdx.x % 4 * 16;
+    const uint32_t in_stage = static_cast<uint32_t>(mine) + threadIdx.x / 4 * STAGE_ROW;
+    const position next = now.next(all);
+    loaded->of[TURN ^ 1].load(all, next.first, next.begin + part);
+    cuda_barrier_wait(from.full + 8 * at->stage, at->parity);
+#pragma unroll
+    for (int step = 0; step < K::STEPS; ++step) {
+        const int turn = (TURN * K::STEPS + step) % 2;
+        const int byte = now.begin + mine + step * PIECE;
+        codes w[K::PIECES];
+        load_inputs<K, EIGHTS>(all, step + 1 < K::STEPS ? byte + PIECE : next.begin + mine,
+                               &loaded->x[turn ^ 1]);
+        load_codes<K>(from.memory + at->stage * STAGE_BYTES + in_stage + step * PIECE,
+                      all.bytes - byte, w);
+        K::template multiply<EIGHTS>(w, loaded->x[turn], loaded->of[TURN], step, sums);
+    }
+    // Behind the products: their operands may still be on their way out of the ring.
+    __syncwarp();
+    if (threadIdx.x == 0) {
+        cuda_barrier_arrive(from.empty + 8 * at->stage);
+    }
+    at->go_on();
+}
+
+// Everything of a warp that multiplies.
+template <typename T, typename K, int EIGHTS> struct multiplier {
+    const cuda_coded &all;
+    const ring &from;
+    room_of<K, EIGHTS> (*room)[K::WARPS];
+    place at = {0, 0};
+    position now = {static_cast<int>(blockIdx.x) * OUTPUTS, 0};
+    int tile = 0;
+    ahead<K, EIGHTS> loaded;
+    typename K::template sums<EIGHTS> sums;
+    results<K, EIGHTS> mine;
+
+    __device__ void begin() {
+        const int part = static_cast<int>(threadIdx.y) * (STAGE / K::WARPS);
+        load_inputs<K, EIGHTS>(all, part + threadIdx.x % 4 * 16, &loaded.x[0]);
+        loaded.of[0].load(all, now.first, part);
+        mine.prepare(all, now.first, tile);
+    }
+    template <int TURN> __device__ void stage() {
+        const position next = now.next(all);
+        multiply_stage<K, EIGHTS, TURN>(all, from, now, &at, &loaded, &sums);
+        if (next.first != now.first) {
+            constexpr int COUNT = ROOMS<K, EIGHTS>;
+            finish<T, K, EIGHTS>(all, sums, mine, room[tile % COUNT], now.first, tile);
+            if (COUNT == 1) {
+                wait_for_all<K>();
+            }
+            sums = {};
+            mine.prepare(all, next.first, ++tile);
+        }
+        now = next;
+    }
+};
+
 template <typename T, typename K, int EIGHTS>
 __global__ void __launch_bounds__((K::WARPS + 1) * 32, BLOCKS)
     streamed_codes_kernel(cuda_coded all) {
@@ -385,18 +426,13 @@ __global__ void __launch_bounds__((K::WARPS + 1) * 32, BLOCKS)
         bring(all, stages);
         return;
     }
-    place at = {0, 0};
     gpu_wait_for_inputs();
-    int turn = 0;
-    for (int first = static_cast<int>(blockIdx.x) * OUTPUTS; first < all.outputs;
-         first += static_cast<int>(gridDim.x) * OUTPUTS, ++turn) {
-        typename K::template sums<EIGHTS> sums;
-        results<K, EIGHTS> mine;
-        mine.prepare(all, first, turn);
-        multiply_tile<K, EIGHTS>(all, stages, first, &at, &sums);
-        finish<T, K, EIGHTS>(all, sums, mine, room[turn % ROOMS<K, EIGHTS>], first, turn);
-        if (ROOMS<K, EIGHTS> == 1) {
-            wait_for_all<K>();
+    multiplier<T, K, EIGHTS> self = {all, stages, room};
+    self.begin();
+    while (self.now.first < all.outputs) {
+        self.template stage<0>();
+        if (self.now.first < all.outputs) {
+            self.template stage<1>();
         }
     }
 }
