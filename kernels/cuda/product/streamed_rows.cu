@@ -118,6 +118,20 @@ template <int HALVES> __device__ void load_weights(uint32_t from, weights<HALVES
     }
 }
 
+// 0, and that only when the loads have ended: a negative depth is nothing that the compiler could
+// rule out.
+template <int HALVES> __device__ uint32_t zero_of(const weights<HALVES> &w, int depth) {
+    uint32_t any = 0;
+#pragma unroll
+    for (int i = 0; i < CHUNKS; ++i) {
+#pragma unroll
+        for (int half = 0; half < HALVES; ++half) {
+            any |= w.at[i][half].x;
+        }
+    }
+    return any & static_cast<uint32_t>(depth >> 31);
+}
+
 // Two sums for each half of the tile: a product need not wait for the one before it.
 template <typename T, bool IS_DEEP, int HALVES>
 __device__ void multiply(const weights<HALVES> &w, int there, const inputs<IS_DEEP> &x,
@@ -166,11 +180,13 @@ __device__ void multiply_tile(const cuda_few_operands &all, uint32_t ring, const
             cuda_barrier_wait(signals.full + 8 * at->stage, at->parity);
             load_weights(ring + at->stage * STAGE_BYTES<F> + mine, &w);
             multiply<T, F::IS_DEEP>(w, all.depth - k, x[turn], sums);
-            // Why not before the products: their operands may still be on their way out of the
-            // ring. Found on a device: 15 of 1792 tiles were wrong.
+            // Why the loads must have ended: behind those of x they may wait so long that the next
+            // copy is there before them, and the assembler moves the arrival before the products.
+            // Found on a device: up to 80 of 1792 tiles were wrong.
+            const uint32_t empty = signals.empty + 8 * at->stage + zero_of(w, all.depth);
             __syncwarp();
             if (threadIdx.x == 0) {
-                cuda_barrier_arrive(signals.empty + 8 * at->stage);
+                cuda_barrier_arrive(empty);
             }
             at->stage = at->stage == F::STAGES - 1 ? 0 : at->stage + 1;
             at->parity ^= at->stage == 0;
