@@ -100,8 +100,7 @@ typedef struct berth_eval_layer {
 // Runs it on the device of the session's worker. The plan, which holds the outputs, is the
 // caller's.
 BERTH_MUST_CHECK berth_status berth_eval_run(const berth_eval_layer *layer, berth_plan **out_plan);
-// Columns [first, …) of an output in f32 with what they had to be. The output may have those rows
-// several times, one behind the other: of each the nearest counts.
+// Columns [first, …) of an output in f32 with what they had to be.
 void berth_eval_compare(berth_layer_gate *gate, const char *name, const berth_tensor *got,
                         int64_t first, const berth_stored_tensor *wanted);
 // Every linear layer that the golden file knows.

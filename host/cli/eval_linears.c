@@ -11,7 +11,6 @@
 
 #define INPUT  "linear_input."
 #define OUTPUT "linear_output."
-#define RUNS   3 // of every row, see rows_and_beside
 
 // One module and what the reference made of some rows.
 typedef struct linear_case {
@@ -32,31 +31,19 @@ static double largest_of(const berth_stored_tensor *tensor, size_t row) {
     return largest;
 }
 
-// How far a row of outputs is off, as a share of its largest magnitude.
-static double error_of(const float *got, const berth_stored_tensor *wanted, size_t row) {
-    const size_t width = (size_t)wanted->shape[1];
-    const double largest = largest_of(wanted, row);
-    double worst = 0;
-    for (size_t i = 0; i < width; ++i) {
-        const double error =
-            fabs((double)got[i] - (double)berth_stored_f32(wanted, row * width + i));
-        worst = berth_eval_larger(worst, error > 0 || isnan(error) ? error / largest : 0);
-    }
-    return worst;
-}
-
 void berth_eval_compare(berth_layer_gate *gate, const char *name, const berth_tensor *got,
                         int64_t first, const berth_stored_tensor *wanted) {
     const float *y = (const float *)(const void *)((const char *)got->data + got->byte_offset);
-    const size_t width = (size_t)got->shape[got->ndim - 1];
-    const size_t rows = (size_t)wanted->shape[0];
+    const size_t width = (size_t)wanted->shape[1];
     double worst = 0;
-    for (size_t row = 0; row < rows; ++row) {
-        double best = INFINITY;
-        for (size_t i = row; i < (size_t)got->shape[0]; i += rows) {
-            best = fmin(best, error_of(y + i * width + first, wanted, row));
+    for (size_t row = 0; row < (size_t)wanted->shape[0]; ++row) {
+        const float *of_row = y + row * (size_t)got->shape[got->ndim - 1] + first;
+        const double largest = largest_of(wanted, row);
+        for (size_t i = 0; i < width; ++i) {
+            const double error =
+                fabs((double)of_row[i] - (double)berth_stored_f32(wanted, row * width + i));
+            worst = berth_eval_larger(worst, error > 0 || isnan(error) ? error / largest : 0);
         }
-        worst = fmax(worst, best);
     }
     if (gate->count == 0 || worst > gate->error) {
         gate->error = worst;
@@ -123,7 +110,7 @@ static berth_status take_outputs(berth_layer_gate *gate, berth_plan *plan, const
         return BERTH_OK;
     }
     BERTH_TRY(berth_plan_output(plan, "codes", &tensor));
-    if (tensor->shape[0] * tensor->shape[1] != RUNS * of->input->shape[0] * of->input->shape[1]) {
+    if (tensor->shape[0] * tensor->shape[1] != of->input->shape[0] * of->input->shape[1]) {
         return BERTH_FAIL(CORRUPT, "tensor '%s' is not of as many codes as the layer's input",
                           of->codes->name);
     }
@@ -131,42 +118,21 @@ static berth_status take_outputs(berth_layer_gate *gate, berth_plan *plan, const
     return BERTH_OK;
 }
 
-// The rows three times: as they are, and with all values but the largest a few roundings larger and
-// smaller. A value between two codes may go either way, by the order of exact operations, and the
-// reference has one of them; no other code changes.
-static float *rows_and_beside(berth_arena *arena, const berth_stored_tensor *input) {
-    static const float factors[RUNS] = {1, 1 + 0x1p-22f, 1 - 0x1p-22f};
-    const size_t width = (size_t)input->shape[1];
-    const size_t count = (size_t)input->shape[0] * width;
-    float *x = BERTH_ARENA_ARRAY(arena, float, RUNS *count);
-    for (size_t i = 0; x != NULL && i < RUNS * count; i += width) {
-        const double largest = largest_of(input, i % count / width);
-        for (size_t k = 0; k < width; ++k) {
-            const float value = berth_stored_f32(input, i % count + k);
-            x[i + k] = fabs((double)value) < largest ? value * factors[i / count] : value;
-        }
-    }
-    return x;
-}
-
 static berth_status run_alone(berth_evaluation *eval, const linear_case *of,
                               berth_model_build *build, int64_t first) {
     const berth_eval_operand x = {
         .name = "x",
-        .dtype = BERTH_DTYPE_F32,
-        .data = rows_and_beside(eval->session->arena, of->input),
-        .count = (uint64_t)(RUNS * of->input->shape[0] * of->input->shape[1]),
+        .dtype = of->input->dtype,
+        .data = of->input->data,
+        .count = (uint64_t)(of->input->shape[0] * of->input->shape[1]),
     };
-    if (x.data == NULL) {
-        return berth_arena_exhausted(eval->session->arena, "rows");
-    }
     const berth_eval_layer layer = {
         .session = eval->session,
         .arena = eval->session->arena,
         .build = build,
         .operands = &x,
         .operand_count = 1,
-        .rows = RUNS * of->input->shape[0],
+        .rows = of->input->shape[0],
     };
     berth_plan *plan = NULL;
     eval->session->stage = BERTH_STAGE_STEP;
@@ -197,8 +163,7 @@ static berth_linear_request request_of(const berth_evaluation *eval,
 
 static berth_status run_case(berth_evaluation *eval, const berth_checkpoint *checkpoint,
                              const linear_case *of) {
-    berth_linear_request request = request_of(eval, checkpoint, of);
-    request.rows *= RUNS;
+    const berth_linear_request request = request_of(eval, checkpoint, of);
     berth_model_build *build = NULL;
     int64_t first = 0;
     BERTH_TRY_NOTE(berth_linear_create(&request, &first, &build), "comparing '%s' with %s",
