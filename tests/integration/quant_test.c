@@ -360,6 +360,41 @@ TEST(scheme_of_a_plugin_leaves_quantized_checkpoints_alone) {
     CHECK_CONTAINS(p.err, "the quantization asked for is 'dummy', the checkpoint's is 'gptq'");
 }
 
+// ---- quantized at load --------------------------------------------------------------------------
+
+static double rms_with(const char *scheme) {
+    program p;
+    double rms = 0;
+    PROGRAM_RUN(&p, NULL, BERTH, "eval", "--model", "tests/data/models/llama", "--golden",
+                "tests/data/models/llama/golden.json", "--quantization", scheme, "--platform",
+                "cpu", "--json");
+    CHECK_STR(p.err, "");
+    berth_json *report = program_json(&p);
+    CHECK_OK(berth_json_get_f64(report, "logit_rms", &rms));
+    berth_json_destroy(report);
+    return rms;
+}
+
+// Bounds: twice what was measured.
+TEST(weights_quantized_at_load_are_near_to_those_of_the_checkpoint) {
+    CHECK(rms_with("fp8_per_tensor") < 0.42);
+    CHECK(rms_with("fp8_per_tensor") > 1e-3);
+    CHECK(rms_with("fp8_per_block") < 0.4);
+    CHECK(rms_with("fp8_per_block") > 1e-3);
+    const double int8 = rms_with("int8_per_channel_weight_only");
+    CHECK(int8 < 0.07);
+    CHECK(int8 == rms_with("dummy")); // the same rule, in a plugin of its own
+}
+
+TEST(quantizing_a_quantized_checkpoint_at_load_is_refused) {
+    program p;
+    PROGRAM_RUN(&p, NULL, BERTH, "run", "--model", GPTQ, "--prompt", "x", "--quantization",
+                "fp8_per_tensor", "--platform", "cpu");
+    CHECK_INT(p.status, 5);
+    CHECK_CONTAINS(p.err,
+                   "the quantization asked for is 'fp8_per_tensor', the checkpoint's is 'gptq'");
+}
+
 // ---- who runs a layer ---------------------------------------------------------------------------
 
 static void check_site(const berth_json *report, size_t index, const char *key, const char *want) {

@@ -10,6 +10,7 @@
 //   T=7, S=3                     the symbols s0 and s1, used as dimensions by their letter
 //   max=512                      most tokens of a step, which instances are created for
 //   INPUT=f32[T,64]              an operand, random; after the bracket, in this order:
+//       (1,2)  random between these
 //       +8  eight elements between rows      @1  begins one element later
 //       <48 integers below 48                !   a parameter
 //       :0,3,7  these numbers, in place of random ones
@@ -171,6 +172,24 @@ static void set_numbers(const parsing *self, op_tensor *tensor, const char *text
     }
 }
 
+// "(LOW,HIGH)", if it stands there.
+static bool take_range(const char **rest, double range[2]) {
+    int length = 0;
+    if (sscanf(*rest, "(%lf,%lf)%n", &range[0], &range[1], &length) != 2 || length == 0) {
+        return false;
+    }
+    *rest += length;
+    return true;
+}
+
+// Random numbers lie in [-2, 2).
+static void stretch(op_tensor *tensor, const double range[2]) {
+    for (int64_t i = 0; i < op_tensor_count(tensor); ++i) {
+        const double share = (op_tensor_get(tensor, i) + 2) / 4;
+        op_tensor_set(tensor, i, range[0] + share * (range[1] - range[0]));
+    }
+}
+
 static void build_operand(parsing *self, op_tensor *tensor, const char *value) {
     char dtype[8] = "";
     op_shape shape = {0};
@@ -182,6 +201,8 @@ static void build_operand(parsing *self, op_tensor *tensor, const char *value) {
         bad_word(self, value);
         return;
     }
+    double range[2];
+    const bool has_range = take_range(&rest, range);
     shape.row_gap = option(&rest, '+');
     shape.offset = option(&rest, '@');
     const int64_t limit = option(&rest, '<');
@@ -189,6 +210,9 @@ static void build_operand(parsing *self, op_tensor *tensor, const char *value) {
     tensor->is_parameter = *rest == '!';
     rest += tensor->is_parameter;
     op_tensor_randomise(tensor, &self->seed, limit);
+    if (has_range) {
+        stretch(tensor, range);
+    }
     if (*rest == ':') {
         set_numbers(self, tensor, rest + 1);
     } else if (*rest != 0) {

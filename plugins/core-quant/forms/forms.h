@@ -106,6 +106,17 @@ extern const berth_quant_method berth_form_nvfp4;
 enum { BERTH_NIBBLES_GROUP }; // inputs of a second scale; 0: none
 extern const berth_quant_method berth_form_nibbles;
 
+// ---- online: made of floats as they are loaded --------------------------------------------------
+//
+// Asked for by the user, for checkpoints that are not quantized. The notes are those of scaled.
+// Heads, routers and experts stay as they are.
+
+const berth_quant_method *berth_form_online(const berth_linear *linear);
+berth_status berth_form_online_matches(const berth_host *host, const berth_json *config);
+// Whether --quantization `wanted` is this scheme, and the checkpoint's word is not against it.
+uint64_t berth_form_online_takes(const berth_host *host, const berth_json *config,
+                                 const char *wanted, const char *name);
+
 // ---- KV caches ----------------------------------------------------------------------------------
 
 extern const berth_kv_cache_method berth_form_kv_codes;
