@@ -168,10 +168,16 @@ static const berth_tensor *host_array(const berth_batch_view *view, size_t array
     return arrays[array];
 }
 
-// Bytes of all rows, which may have columns that nobody needs in this step.
+// Bytes from the first to behind the last element.
 static uint64_t span(const berth_tensor *tensor) {
-    return berth_dtype_bytes(tensor->dtype,
-                             (uint64_t)tensor->shape[0] * (uint64_t)tensor->strides[0]);
+    int64_t last = 0;
+    for (int32_t i = 0; i < tensor->ndim; ++i) {
+        if (tensor->shape[i] == 0) {
+            return 0;
+        }
+        last += (tensor->shape[i] - 1) * tensor->strides[i];
+    }
+    return berth_dtype_bytes(tensor->dtype, (uint64_t)last + 1);
 }
 
 // What is needed of an array, in the places that it has there. Why not all of it: with 256
