@@ -15,7 +15,11 @@ static const berth_weight_rule q = {
     .size = sizeof(berth_weight_rule), .from = ".q.", .to = ".qk.", .shard = "q"};
 static const berth_weight_rule k = {
     .size = sizeof(berth_weight_rule), .from = ".k.", .to = ".qk.", .shard = "k"};
-static const berth_weight_rule *const rules[] = {&q, &k};
+static const berth_weight_rule all_q = {
+    .size = sizeof(berth_weight_rule), .from = ".*.q.", .to = ".qk_", .shard = "q"};
+static const berth_weight_rule all_k = {
+    .size = sizeof(berth_weight_rule), .from = ".*.k.", .to = ".qk_", .shard = "k"};
+static const berth_weight_rule *const rules[] = {&all_q, &all_k, &q, &k};
 
 static const berth_model model = {
     .size = sizeof(berth_model),
@@ -226,6 +230,105 @@ TEST(modules_of_a_fused_layer_have_the_names_of_the_file) {
     CHECK_STR(berth_parameters_module(f.parameters, "m.qk", "q"), "m.q");
     CHECK_STR(berth_parameters_module(f.parameters, "m.qk", "k"), "m.k");
     CHECK_NULL(berth_parameters_module(f.parameters, "m.other", NULL));
+    end(&f);
+}
+
+// ---- stacks -------------------------------------------------------------------------------------
+
+// Of 4 experts of 32 outputs and 64 inputs: words [4, 32, 8] and scales of blocks [4, 8, 4], number
+// i being i. A rank has whole experts, or a part of each one's outputs or inputs.
+typedef enum stack_part { OF_EXPERTS, OF_OUTPUTS, OF_INPUTS, STACK_PARTS } stack_part;
+
+static void check_stack(fixture *f, int64_t size, int64_t rank, stack_part part) {
+    const int64_t own[] = {part == OF_EXPERTS ? 4 / size : 4, part == OF_OUTPUTS ? 32 / size : 32,
+                           part == OF_INPUTS ? 64 / size : 64};
+    int32_t codes[1024];
+    float scales[128];
+    berth_parameter packed = declare("a.w13_words", "i32");
+    packed.shape = own;
+    packed.ndim = 3;
+    packed.output_dim = 1;
+    packed.input_dim = 2;
+    packed.input_factor = 8;
+    packed.stored_slice_offset = part == OF_EXPERTS ? rank * own[0] : 0;
+    packed.stored_slice_extent = part == OF_EXPERTS && size > 1 ? 4 : 0;
+    packed.stored_output_offset = part == OF_OUTPUTS ? rank * own[1] : 0;
+    packed.stored_output_extent = part == OF_OUTPUTS && size > 1 ? 32 : 0;
+    packed.stored_input_offset = part == OF_INPUTS ? rank * own[2] : 0;
+    packed.stored_input_extent = part == OF_INPUTS && size > 1 ? 64 : 0;
+    berth_parameter blocks = packed;
+    blocks.name = "a.w13_scales";
+    blocks.dtype = "f32";
+    blocks.output_factor = 4;
+    blocks.input_factor = 16;
+    load(f, &packed, codes, (size_t)(own[0] * own[1] * own[2] / 8) * sizeof codes[0]);
+    load(f, &blocks, scales, (size_t)(own[0] * own[1] / 4 * own[2] / 16) * sizeof scales[0]);
+    const int64_t expert = part == OF_EXPERTS ? rank * own[0] : 0;
+    const int64_t row = part == OF_OUTPUTS ? rank * own[1] : 0;
+    const int64_t column = part == OF_INPUTS ? rank * own[2] : 0;
+    const int64_t words = own[2] / 8;
+    for (int64_t i = 0; i < own[0] * own[1] * words; ++i) {
+        CHECK_INT(codes[i], ((expert + i / words / own[1]) * 32 + row + i / words % own[1]) * 8 +
+                                column / 8 + i % words);
+    }
+    const int64_t rows = own[1] / 4;
+    const int64_t columns = own[2] / 16;
+    for (int64_t i = 0; i < own[0] * rows * columns; ++i) {
+        CHECK_INT((int)scales[i],
+                  ((expert + i / columns / rows) * 8 + row / 4 + i / columns % rows) * 4 +
+                      column / 16 + i % columns);
+    }
+}
+
+TEST(rank_has_its_part_of_packed_words_and_of_scales_of_experts) {
+    static const int64_t most[STACK_PARTS] = {4, 8, 4};
+    static int32_t words[1024];
+    static float scales[128];
+    for (int i = 0; i < 1024; ++i) {
+        words[i] = i;
+        scales[i % 128] = (float)(i % 128);
+    }
+    const tensor_row rows[] = {
+        {"a.w13_words",  "I32", "[4, 32, 8]", sizeof words,  words },
+        {"a.w13_scales", "F32", "[4, 8, 4]",  sizeof scales, scales},
+    };
+    for (stack_part part = OF_EXPERTS; part < STACK_PARTS; ++part) {
+        for (int64_t size = 1; size <= most[part]; size *= 2) {
+            for (int64_t rank = 0; rank < size; ++rank) {
+                fixture f;
+                start(&f, rows, BERTH_COUNT(rows));
+                check_stack(&f, size, rank, part);
+                end(&f);
+            }
+        }
+    }
+}
+
+TEST(scale_per_tensor_of_a_stack_is_one_number_a_shard_and_a_layer) {
+    static const int64_t stack[] = {2, 32, 64};
+    static const float numbers[] = {1, 2, 3, 4};
+    const tensor_row rows[] = {
+        {"a.1.k.scale", "F32", "[1]", 4, &numbers[3]},
+        {"a.0.q.scale", "F32", "[]",  4, &numbers[0]},
+        {"a.1.q.scale", "F32", "[1]", 4, &numbers[2]},
+        {"a.0.k.scale", "F32", "[1]", 4, &numbers[1]},
+    };
+    fixture f;
+    float scales[4] = {0};
+    start(&f, rows, BERTH_COUNT(rows));
+    berth_parameter declared = declare("a.qk_scale", "f32");
+    declared.shape = stack;
+    declared.ndim = 3;
+    declared.output_dim = 1;
+    declared.input_dim = 2;
+    declared.shards = halves;
+    declared.shard_count = 2;
+    declared.is_per_tensor = 1;
+    load(&f, &declared, scales, sizeof scales);
+    for (int i = 0; i < 4; ++i) {
+        CHECK_INT((int)scales[i], i + 1);
+    }
+    CHECK_OK(berth_parameters_check(f.parameters));
     end(&f);
 }
 

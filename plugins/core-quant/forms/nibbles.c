@@ -7,7 +7,7 @@
 
 enum { WEIGHT, SCALE, BIAS };
 
-// Such a layer multiplies numbers of 8 bits, as scaled_linear has them.
+// A linear layer with one level of scales multiplies numbers of 8 bits, as scaled_linear has them.
 static int is_scaled(const berth_linear *linear) {
     return linear->stack_size == 0 && linear->quant->notes[BERTH_NIBBLES_GROUP] < 1;
 }
