@@ -18,11 +18,10 @@ typedef struct codes_matrix {
 
 // A weight before it is scaled.
 static inline float codes_number(const codes_matrix *self, int64_t n, int64_t k) {
-    const int64_t group = self->group + n / self->scales.rows;
-    const float zero =
-        self->zeros
-            ? (float)((const uint8_t *)berth_row(self->zeros, group))[k / self->scales.columns]
-            : berth_code_zero(self->code);
+    const int64_t row = self->group + n / self->scales.rows;
+    const int64_t column = k / self->scales.columns;
+    const float zero = self->zeros ? (float)((const uint8_t *)berth_row(self->zeros, row))[column]
+                                   : berth_code_zero(self->code);
     return berth_code_value(self->code, berth_row(self->weight, self->row + n), k) - zero;
 }
 

@@ -362,6 +362,18 @@ static berth_status check_stack(const berth_host *host, const berth_linear *line
     return status;
 }
 
+// Writes the permutation that the groups mean, or without one makes sure that none is needed.
+static berth_status read_groups(const berth_host *host, const berth_linear *linear,
+                                const berth_tensor *groups, int64_t group, int32_t *permutation) {
+    const int is_whole = linear->stored_input_extent == 0 && linear->stack_size == 0;
+    const berth_status status = is_whole ? check_groups(host, linear, groups, group) : BERTH_OK;
+    if (status != BERTH_OK) {
+        return status;
+    }
+    return permutation ? sort_inputs(host, linear, groups->data, group, permutation)
+                       : check_stack(host, linear, groups, group);
+}
+
 static void unpack_zeros(const berth_tensor *words, const notes *of, const berth_tensor *zeros) {
     const int64_t groups = berth_row_length(zeros);
     const uint32_t mask = (UINT32_C(1) << of->bits) - 1;
@@ -382,21 +394,14 @@ static berth_status process(const berth_host *host, const berth_linear *linear,
     const berth_tensor *codes = *made++;
     const int has_groups =
         of.words != BERTH_FORM_WORDS_AWQ && (of.is_sorted || of.words == BERTH_FORM_WORDS_GPTQ);
-    const int32_t *permutation = NULL;
+    int32_t *permutation = NULL;
     berth_status status = BERTH_OK;
     if (of.words == BERTH_FORM_WORDS_CT) {
         status = check_shapes(host, linear, *stored++);
     }
     if (status == BERTH_OK && has_groups) {
-        const berth_tensor *groups = *stored++;
-        const int is_whole = linear->stored_input_extent == 0 && linear->stack_size == 0;
-        status = is_whole ? check_groups(host, linear, groups, group) : BERTH_OK;
-        if (status == BERTH_OK && of.is_sorted) {
-            permutation = (*made)->data;
-            status = sort_inputs(host, linear, groups->data, group, (*made++)->data);
-        } else if (status == BERTH_OK) {
-            status = check_stack(host, linear, groups, group);
-        }
+        permutation = of.is_sorted ? (*made++)->data : NULL;
+        status = read_groups(host, linear, *stored++, group, permutation);
     }
     if (status == BERTH_OK) {
         repack(words, &of, permutation, codes);
