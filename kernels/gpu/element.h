@@ -120,11 +120,8 @@ static __device__ inline float gpu_block_sum(float value, float *room) {
         room[threadIdx.x / 32] = value;
     }
     __syncthreads();
-    float sum = 0;
-    for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) {
-        sum += room[warp];
-    }
-    return sum;
+    const unsigned lane = threadIdx.x % 32;
+    return gpu_warp_sum(lane < blockDim.x / 32 ? room[lane] : 0.0f);
 }
 
 #endif

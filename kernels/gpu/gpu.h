@@ -150,9 +150,10 @@ static inline void gpu_start(const berth_gpu *gpu, uint64_t device, dim3 blocks,
                              A... arguments) {
     // Why all alike: a multiprocessor that changes the share of its shared memory first runs empty.
     // Why not where that is nothing beside the work: loads that are under way have their place in
-    // what is not shared, and with less of them a norm of 65,536 rows takes 10 % longer.
+    // what is not shared, and with less of it a norm of 65,536 rows takes 10 % longer.
     constexpr uint64_t MANY_BLOCKS = 4096;
-    const bool is_long = static_cast<uint64_t>(blocks.x) * blocks.y * blocks.z > MANY_BLOCKS;
+    const bool is_long =
+        shared == 0 && static_cast<uint64_t>(blocks.x) * blocks.y * blocks.z > MANY_BLOCKS;
     (void)cudaFuncSetAttribute(
         reinterpret_cast<const void *>(kernel), cudaFuncAttributePreferredSharedMemoryCarveout,
         is_long ? cudaSharedmemCarveoutDefault : cudaSharedmemCarveoutMaxShared);

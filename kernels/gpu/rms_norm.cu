@@ -76,17 +76,23 @@ template <typename T, int N, int COUNT, bool ADDS> struct kept_row {
             load_packs(row.residual, hidden, first, step, residual);
         }
     }
-    // The sum of the squares; columns from `columns` on do not count.
-    __device__ float squares(int64_t columns, int first, int step) const {
-        float sum = 0;
+    // IS_PART: columns from `end` on do not count.
+    template <bool IS_PART> __device__ float squares_to(int end, int first, int step) const {
+        float sums[2] = {};
 #pragma unroll
         for (int p = 0; p < COUNT; ++p) {
 #pragma unroll
             for (int j = 0; j < N; ++j) {
-                sum += first + p * step + j < columns ? value(p, j) * value(p, j) : 0.0f;
+                const float square = value(p, j) * value(p, j);
+                sums[j % 2] += !IS_PART || first + p * step + j < end ? square : 0.0f;
             }
         }
-        return sum;
+        return sums[0] + sums[1];
+    }
+    // The sum of the squares; columns from `columns` on do not count.
+    __device__ float squares(int columns, int hidden, int first, int step) const {
+        return columns < hidden ? squares_to<true>(columns, first, step)
+                                : squares_to<false>(columns, first, step);
     }
     __device__ void store_sums(T *to, int hidden, int first, int step) const {
 #pragma unroll
@@ -104,16 +110,20 @@ template <typename T, int N, int COUNT, bool ADDS> struct kept_row {
     // `weight` NULL: ones.
     __device__ void store_y(T *to, const T *weight, int hidden, float scale, int first,
                             int step) const {
+        gpu_pack<T, N> w;
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+            w.at[j] = gpu_round<T>(1.0f);
+        }
 #pragma unroll
         for (int p = 0; p < COUNT; ++p) {
             const int i = first + p * step;
             if (i < hidden) {
-                const gpu_pack<T, N> w = weight ? gpu_load<T, N>(weight, i) : gpu_pack<T, N>{};
+                w = weight ? gpu_load<T, N>(weight, i) : w;
                 gpu_pack<T, N> out;
 #pragma unroll
                 for (int j = 0; j < N; ++j) {
-                    out.at[j] =
-                        gpu_round<T>(value(p, j) * (weight ? scale * gpu_float(w.at[j]) : scale));
+                    out.at[j] = gpu_round<T>(value(p, j) * (scale * gpu_float(w.at[j])));
                 }
                 gpu_store<T, N>(to, i, out);
             }
@@ -128,6 +138,7 @@ template <typename T, int N, bool ADDS>
 __global__ void __launch_bounds__(MAX_THREADS) rms_norm_kernel(operands all) {
     __shared__ float room[MAX_THREADS / 32];
     const int hidden = static_cast<int>(all.hidden);
+    const int columns = static_cast<int>(all.columns);
     const int step = static_cast<int>(blockDim.x) * N;
     const int first = static_cast<int>(threadIdx.x) * N;
     const T *weight = static_cast<const T *>(all.weight);
@@ -142,7 +153,7 @@ __global__ void __launch_bounds__(MAX_THREADS) rms_norm_kernel(operands all) {
     if (ADDS) {
         kept.store_sums(row.sums, hidden, first, step);
     }
-    const float squares = kept.squares(all.columns, first, step);
+    const float squares = kept.squares(columns, hidden, first, step);
     const float scale = scale_of(all, gpu_block_sum(squares, room));
     kept.store_y(row.y, weight, hidden, scale, first, step);
 }
@@ -151,6 +162,7 @@ __global__ void __launch_bounds__(MAX_THREADS) rms_norm_kernel(operands all) {
 template <typename T, int N, int COUNT, bool ADDS>
 __global__ void __launch_bounds__(WARP_ROWS * 32) warp_rms_norm_kernel(operands all) {
     const int hidden = static_cast<int>(all.hidden);
+    const int columns = static_cast<int>(all.columns);
     const int first = static_cast<int>(threadIdx.x) * N;
     gpu_let_next_begin();
     gpu_wait_for_inputs();
@@ -162,7 +174,8 @@ __global__ void __launch_bounds__(WARP_ROWS * 32) warp_rms_norm_kernel(operands 
         if (ADDS) {
             kept.store_sums(row.sums, hidden, first, 32 * N);
         }
-        const float scale = scale_of(all, gpu_warp_sum(kept.squares(all.columns, first, 32 * N)));
+        const float scale =
+            scale_of(all, gpu_warp_sum(kept.squares(columns, hidden, first, 32 * N)));
         kept.store_y(row.y, static_cast<const T *>(all.weight), hidden, scale, first, 32 * N);
     }
 }

@@ -12,19 +12,19 @@ template <typename T, int WIDTH, bool IS_DEEP>
 __device__ void attend(const gpu_attention_call &call, const share &mine, const int32_t *blocks,
                        const queries<WIDTH, IS_DEEP> &query, const cache_rows<T> *rows, int fresh,
                        uint32_t ring, heads_sum<WIDTH> *sum) {
-    constexpr int STEP = WARPS * KEYS;
+    const int gap = warps() * KEYS;
     int step = mine.begin + static_cast<int>(threadIdx.y) * KEYS;
 #pragma unroll
     for (int ahead = 0; ahead < AHEAD; ++ahead) {
-        fill_fresh<T, WIDTH>(mine, rows, step + ahead * STEP, fresh,
+        fill_fresh<T, WIDTH>(mine, rows, step + ahead * gap, fresh,
                              ring + ahead * STAGE_BYTES<WIDTH>);
     }
     int stage = 0;
-    for (; step < mine.end; step += STEP) {
+    for (; step < mine.end; step += gap) {
         const uint32_t free = ring + (stage == 0 ? AHEAD : stage - 1) * STAGE_BYTES<WIDTH>;
         __syncwarp(); // all lanes are done with the stage that is filled next
-        fill_stage<T, WIDTH>(call, mine, blocks, rows, step + AHEAD * STEP, fresh, free);
-        fill_fresh<T, WIDTH>(mine, rows, step + AHEAD * STEP, fresh, free);
+        fill_stage<T, WIDTH>(call, mine, blocks, rows, step + AHEAD * gap, fresh, free);
+        fill_fresh<T, WIDTH>(mine, rows, step + AHEAD * gap, fresh, free);
         cuda_wait_groups<AHEAD>();
         __syncwarp();
         const uint32_t keys = ring + stage * STAGE_BYTES<WIDTH>;
@@ -40,7 +40,7 @@ __device__ void attend(const gpu_attention_call &call, const share &mine, const 
 }
 
 // Shared memory: the rings; after the last key the warps' parts.
-template <int WIDTH> constexpr uint32_t RING_BYTES = WARPS *STAGES *STAGE_BYTES<WIDTH>;
+template <int WIDTH> constexpr uint32_t RING_BYTES = STAGES *STAGE_BYTES<WIDTH>; // of a warp
 
 // The parts of a sequence's key head, all parts' outs coming before all stats.
 template <int WIDTH>
@@ -53,7 +53,7 @@ __device__ head_parts handed_of(const decode_call &in, int sequence, int group) 
 }
 
 template <typename T, int WIDTH, bool IS_DEEP>
-__global__ void __launch_bounds__(WARPS * 32, 2) decode_kernel(decode_call in) {
+__global__ void __launch_bounds__(MOST_WARPS * 32, 2) decode_kernel(decode_call in) {
     extern __shared__ __align__(128) unsigned char shared[];
     gpu_let_next_begin();
     const gpu_attention_call &call = in.call;
@@ -91,11 +91,11 @@ __global__ void __launch_bounds__(WARPS * 32, 2) decode_kernel(decode_call in) {
     __syncthreads();
     float *outs = reinterpret_cast<float *>(shared);
     const head_parts own = {outs,
-                            reinterpret_cast<float2 *>(outs + WARPS * CUDA_DECODE_HEADS * WIDTH)};
+                            reinterpret_cast<float2 *>(outs + warps() * CUDA_DECODE_HEADS * WIDTH)};
     write_part<WIDTH, IS_DEEP>(sum, own, group);
     __syncthreads();
     if (mine.parts == 1) {
-        write_out<T, WIDTH>(call, token, group, own, WARPS);
+        write_out<T, WIDTH>(call, token, group, own, warps());
         return;
     }
     const head_parts handed = handed_of<WIDTH>(in, sequence, group);
@@ -107,10 +107,16 @@ __global__ void __launch_bounds__(WARPS * 32, 2) decode_kernel(decode_call in) {
 
 template <typename T, int WIDTH, bool IS_DEEP>
 berth_status launch(const gpu_op *op, const decode_call &in) {
-    constexpr uint32_t bytes = RING_BYTES<WIDTH>;
-    static_assert(bytes >= PARTS_BYTES<WIDTH>, "parts lie where the rings were");
-    const cudaError_t error = cudaFuncSetAttribute(
-        decode_kernel<T, WIDTH, IS_DEEP>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    const int64_t blocks =
+        static_cast<int64_t>(in.call.kv_heads) * in.room.splits * in.call.sequences;
+    const int64_t at_once = int64_t{PARTS_TARGET} * op->gpu->multiprocessors[op->device];
+    const unsigned warps_of = blocks > at_once ? FEW_WARPS : MOST_WARPS;
+    const uint32_t bytes = warps_of * RING_BYTES<WIDTH>;
+    static_assert(FEW_WARPS * RING_BYTES<WIDTH> >= PARTS_BYTES<WIDTH>,
+                  "parts lie where the rings were");
+    const cudaError_t error = cudaFuncSetAttribute(decode_kernel<T, WIDTH, IS_DEEP>,
+                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                   MOST_WARPS * RING_BYTES<WIDTH>);
     if (error != cudaSuccess) {
         return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
                                  bytes, cudaGetErrorString(error));
@@ -118,7 +124,7 @@ berth_status launch(const gpu_op *op, const decode_call &in) {
     const gpu_grid grid = {dim3(static_cast<unsigned>(in.call.kv_heads),
                                 static_cast<unsigned>(in.room.splits),
                                 static_cast<unsigned>(in.call.sequences)),
-                           dim3(32, WARPS), bytes};
+                           dim3(32, warps_of), bytes};
     return gpu_run(op, "paged_attention's decode", grid, decode_kernel<T, WIDTH, IS_DEEP>, in);
 }
 

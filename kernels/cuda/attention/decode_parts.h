@@ -17,7 +17,7 @@ struct head_parts {
 
 // The shared memory that replaces the rings after the last key.
 template <int WIDTH>
-constexpr uint32_t PARTS_BYTES = WARPS *CUDA_DECODE_HEADS *(WIDTH + 2) * sizeof(float);
+constexpr uint32_t PARTS_BYTES = FEW_WARPS *CUDA_DECODE_HEADS *(WIDTH + 2) * sizeof(float);
 
 // The own warp's result to part threadIdx.y.
 template <int WIDTH, bool IS_DEEP>
@@ -115,7 +115,7 @@ template <typename T, int WIDTH>
 __device__ void write_out(const gpu_attention_call &call, int token, int group,
                           const head_parts &parts, int count) {
     const int number = threadIdx.y * 32 + threadIdx.x;
-    for (int at = number * 4; at < group * WIDTH; at += WARPS * 32 * 4) {
+    for (int at = number * 4; at < group * WIDTH; at += warps() * 32 * 4) {
         const int head = own_head() * group + at / WIDTH;
         const common all = put_together<WIDTH>(parts, count, group, at);
         float factor;
@@ -135,8 +135,8 @@ __device__ bool hand_in(const head_parts &mine, const head_parts &to, int group,
                         int *arrivals) {
     __shared__ int is_last;
     const int number = threadIdx.y * 32 + threadIdx.x;
-    for (int at = number * 4; at < group * WIDTH; at += WARPS * 32 * 4) {
-        const common all = put_together<WIDTH>(mine, WARPS, group, at);
+    for (int at = number * 4; at < group * WIDTH; at += warps() * 32 * 4) {
+        const common all = put_together<WIDTH>(mine, warps(), group, at);
         const int64_t head = own_share() * group + at / WIDTH;
         *reinterpret_cast<float4 *>(to.outs + head * WIDTH + at % WIDTH) = all.sum;
         if (at % WIDTH == 0) {

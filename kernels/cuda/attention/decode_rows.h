@@ -11,7 +11,10 @@
 
 namespace {
 
-constexpr int WARPS = 4;
+constexpr int MOST_WARPS = 4; // of a block
+// Of a block where there are more blocks than run at once with four warps: then as many run at once
+// as have work, and none begins when others end.
+constexpr int FEW_WARPS = 2;
 constexpr int KEYS = 16;  // of a warp's step
 constexpr int STAGES = 3; // of a warp's ring
 constexpr int AHEAD = STAGES - 1;
@@ -33,6 +36,10 @@ __device__ int own_share() {
     return static_cast<int>(blockIdx.y);
 }
 
+__device__ int warps() {
+    return static_cast<int>(blockDim.y);
+}
+
 // A sequence's keys [begin, end) of this block, in steps of KEYS.
 struct share {
     int first; // that the query sees
@@ -49,7 +56,8 @@ __device__ share share_of(const gpu_attention_call &call, int sequence, int spli
     out.first = call.window > 0 && length > call.window ? length - call.window : 0;
     const int from = out.first / KEYS * KEYS;
     int each = (length - from + splits - 1) / splits;
-    each = each < MIN_SHARE ? MIN_SHARE : (each + KEYS * WARPS - 1) / (KEYS * WARPS) * KEYS * WARPS;
+    const int step = KEYS * warps();
+    each = each < MIN_SHARE ? MIN_SHARE : (each + step - 1) / step * step;
     out.parts = (length - from + each - 1) / each;
     out.begin = from + own_share() * each;
     out.end = out.begin + each < length ? out.begin + each : length;
@@ -164,7 +172,7 @@ __device__ void fill_ahead(const gpu_attention_call &call, const share &mine, co
     const int step = mine.begin + static_cast<int>(threadIdx.y) * KEYS;
 #pragma unroll
     for (int ahead = 0; ahead < AHEAD; ++ahead) {
-        fill_stage<T, WIDTH>(call, mine, blocks, rows, step + ahead * WARPS * KEYS, fresh,
+        fill_stage<T, WIDTH>(call, mine, blocks, rows, step + ahead * warps() * KEYS, fresh,
                              ring + ahead * STAGE_BYTES<WIDTH>);
     }
 }

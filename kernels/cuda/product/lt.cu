@@ -9,8 +9,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-#define PROPOSALS    16
-#define TIMED_RUNS   4
+#define PROPOSALS    32
 #define MAX_BUCKETS  40
 #define BEYOND_CACHE ((size_t)128 << 20) // bytes of weights
 
@@ -317,7 +316,12 @@ static void close_trial(trial *self) {
     (void)cudaGetLastError(); // a trial that has no room is no failure of what comes next
 }
 
-// Milliseconds of one run; negative when it cannot run.
+// Products of few rows are over so soon that a choice by few runs would be by chance.
+static size_t runs_of(int rows) {
+    return rows <= 512 ? 12 : 3;
+}
+
+// Milliseconds of all runs; negative when it cannot run.
 static float time_one(const cuda_lt *lt, layouts *with, cuda_product p, const trial &room,
                       const cublasLtMatmulAlgo_t *algorithm, cudaStream_t stream) {
     float milliseconds = -1;
@@ -325,7 +329,7 @@ static float time_one(const cuda_lt *lt, layouts *with, cuda_product p, const tr
         return milliseconds;
     }
     (void)cudaEventRecord(room.begin, stream);
-    for (size_t run = 0; run < TIMED_RUNS; ++run) {
+    for (size_t run = 0; run < runs_of(p.rows); ++run) {
         p.weight = room.weight + (run + 1) % room.weight_count * room.weight_bytes;
         (void)multiply(lt, with, p, algorithm, room.workspace, stream);
     }
@@ -364,7 +368,8 @@ static void choose(const gpu_op *op, cuda_lt *lt, int rows, const trial *room) {
         }
     }
     if (found > 0) {
-        lt->buckets[lt->count++] = bucket{rows, least / TIMED_RUNS, results[best].algo};
+        lt->buckets[lt->count++] =
+            bucket{rows, least / static_cast<float>(runs_of(rows)), results[best].algo};
     }
 }
 
