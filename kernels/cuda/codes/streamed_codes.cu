@@ -253,6 +253,16 @@ template <typename K> __device__ void load_codes(uint32_t from, int there, codes
     }
 }
 
+// Bits of all that a thread has loaded.
+template <typename K> __device__ uint32_t loaded_of(const codes *w) {
+    uint32_t any = 0;
+#pragma unroll
+    for (int i = 0; i < K::PIECES; ++i) {
+        any |= w[i].low.x | w[i].high.x;
+    }
+    return any;
+}
+
 template <typename K, int EIGHTS>
 __device__ void multiply_tile(const cuda_coded &all, const ring &from, int first, place *at,
                               typename K::template sums<EIGHTS> *sums) {
@@ -273,6 +283,7 @@ __device__ void multiply_tile(const cuda_coded &all, const ring &from, int first
             }
             of[turn ^ 1].load(all, first, begin + STAGE + part);
             cuda_barrier_wait(from.full + 8 * at->stage, at->parity);
+            uint32_t loaded = 0;
 #pragma unroll
             for (int step = 0; step < K::STEPS; ++step) {
                 const int now = (turn * K::STEPS + step) % 2;
@@ -283,11 +294,12 @@ __device__ void multiply_tile(const cuda_coded &all, const ring &from, int first
                 load_codes<K>(from.memory + at->stage * STAGE_BYTES + in_stage + step * PIECE,
                               all.bytes - byte, w);
                 K::template multiply<EIGHTS>(w, x[now], of[turn], step, sums);
+                loaded |= loaded_of<K>(w);
             }
-            // Behind the products: their operands may still be on their way out of the ring.
+            const uint32_t empty = cuda_behind_loads(from.empty + 8 * at->stage, loaded, all.bytes);
             __syncwarp();
             if (threadIdx.x == 0) {
-                cuda_barrier_arrive(from.empty + 8 * at->stage);
+                cuda_barrier_arrive(empty);
             }
             at->go_on();
             begin += STAGE;
