@@ -83,4 +83,13 @@ static __device__ inline uint4 cuda_load_shared(uint32_t from) {
     return value;
 }
 
+// A barrier's address, which is there only when `loaded`, out of shared memory, is: what arrives at
+// it cannot come before. Why: loads that wait behind others are overtaken by the next copy, and the
+// assembler moves an arrival before the products that need them. `positive` is above 0, which the
+// compiler must not be able to see.
+static __device__ inline uint32_t cuda_behind_loads(uint32_t barrier, uint32_t loaded,
+                                                    int positive) {
+    return barrier + (loaded & static_cast<uint32_t>(positive >> 31));
+}
+
 #endif

@@ -26,7 +26,7 @@ struct of_row {
         return __fdiv_rn(largest, MOST);
     }
     __device__ float factor(float largest) const {
-        return largest > 0 ? __fdiv_rn(MOST, largest) : 0.0f;
+        return largest > 0 ? __fmul_rn(__fdiv_rn(1.0f, largest), MOST) : 0.0f;
     }
     __device__ uint8_t code(float value, float factor) const {
         return code_of(rintf(__fmul_rn(value, factor)));

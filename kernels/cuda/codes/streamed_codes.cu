@@ -253,6 +253,16 @@ template <typename K> __device__ void load_codes(uint32_t from, int there, codes
     }
 }
 
+// Bits of all that a thread has loaded.
+template <typename K> __device__ uint32_t loaded_of(const codes *w) {
+    uint32_t any = 0;
+#pragma unroll
+    for (int i = 0; i < K::PIECES; ++i) {
+        any |= w[i].low.x | w[i].high.x;
+    }
+    return any;
+}
+
 // A tile's sums of a warp; rows padded by one.
 template <typename K, int EIGHTS> struct room_of { typename K::sum at[EIGHTS * 8][OUTPUTS + 1]; };
 
@@ -351,6 +361,7 @@ __device__ void multiply_stage(const cuda_coded &all, const ring &from, const po
     const position next = now.next(all);
     loaded->of[TURN ^ 1].load(all, next.first, next.begin + part);
     cuda_barrier_wait(from.full + 8 * at->stage, at->parity);
+    uint32_t bits = 0;
 #pragma unroll
     for (int step = 0; step < K::STEPS; ++step) {
         const int turn = (TURN * K::STEPS + step) % 2;
@@ -361,11 +372,12 @@ __device__ void multiply_stage(const cuda_coded &all, const ring &from, const po
         load_codes<K>(from.memory + at->stage * STAGE_BYTES + in_stage + step * PIECE,
                       all.bytes - byte, w);
         K::template multiply<EIGHTS>(w, loaded->x[turn], loaded->of[TURN], step, sums);
+        bits |= loaded_of<K>(w);
     }
-    // Behind the products: their operands may still be on their way out of the ring.
+    const uint32_t empty = cuda_behind_loads(from.empty + 8 * at->stage, bits, all.bytes);
     __syncwarp();
     if (threadIdx.x == 0) {
-        cuda_barrier_arrive(from.empty + 8 * at->stage);
+        cuda_barrier_arrive(empty);
     }
     at->go_on();
 }

@@ -368,7 +368,8 @@ static void choose(const gpu_op *op, cuda_lt *lt, int rows, const trial *room) {
         }
     }
     if (found > 0) {
-        lt->buckets[lt->count++] = bucket{rows, least / TIMED_RUNS, results[best].algo};
+        lt->buckets[lt->count++] =
+            bucket{rows, least / static_cast<float>(runs_of(rows)), results[best].algo};
     }
 }
 

@@ -118,9 +118,8 @@ template <int HALVES> __device__ void load_weights(uint32_t from, weights<HALVES
     }
 }
 
-// 0, and that only when the loads have ended: a negative depth is nothing that the compiler could
-// rule out.
-template <int HALVES> __device__ uint32_t zero_of(const weights<HALVES> &w, int depth) {
+// Bits of all that a thread has loaded.
+template <int HALVES> __device__ uint32_t loaded_of(const weights<HALVES> &w) {
     uint32_t any = 0;
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i) {
@@ -129,7 +128,7 @@ template <int HALVES> __device__ uint32_t zero_of(const weights<HALVES> &w, int 
             any |= w.at[i][half].x;
         }
     }
-    return any & static_cast<uint32_t>(depth >> 31);
+    return any;
 }
 
 // Two sums for each half of the tile: a product need not wait for the one before it.
@@ -180,10 +179,10 @@ __device__ void multiply_tile(const cuda_few_operands &all, uint32_t ring, const
             cuda_barrier_wait(signals.full + 8 * at->stage, at->parity);
             load_weights(ring + at->stage * STAGE_BYTES<F> + mine, &w);
             multiply<T, F::IS_DEEP>(w, all.depth - k, x[turn], sums);
-            // Why the loads must have ended: behind those of x they may wait so long that the next
-            // copy is there before them, and the assembler moves the arrival before the products.
-            // Found on a device: up to 80 of 1792 tiles were wrong.
-            const uint32_t empty = signals.empty + 8 * at->stage + zero_of(w, all.depth);
+            // Found on a device where the loads might still be under way: up to 80 of 1792 tiles
+            // were wrong.
+            const uint32_t empty =
+                cuda_behind_loads(signals.empty + 8 * at->stage, loaded_of(w), all.depth);
             __syncwarp();
             if (threadIdx.x == 0) {
                 cuda_barrier_arrive(empty);
