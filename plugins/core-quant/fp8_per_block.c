@@ -10,15 +10,14 @@ static uint64_t override_quantization_method(const berth_host *host, const berth
 
 static const berth_quant_method *get_quant_method(const berth_host *host, const berth_json *config,
                                                   const berth_linear *linear) {
-    int64_t *notes = linear->quant->notes;
-    (void)host;
-    (void)config;
-    notes[BERTH_SCALED_CODE] = BERTH_CODE_E4M3;
-    notes[BERTH_SCALED_PART] = BERTH_FORM_PER_BLOCK;
-    notes[BERTH_SCALED_INPUT] = BERTH_FORM_INPUT_GROUP;
-    notes[BERTH_SCALED_ROWS] = 128;
-    notes[BERTH_SCALED_COLUMNS] = 128;
-    return berth_form_online(linear);
+    (void)host, (void)config;
+    const berth_form_rule rule = {
+        .code = BERTH_CODE_E4M3,
+        .part = BERTH_FORM_PER_BLOCK,
+        .input = BERTH_FORM_INPUT_GROUP,
+        .block = 128,
+    };
+    return berth_form_online(linear, rule);
 }
 
 const berth_quant_config berth_quant_fp8_per_block = {

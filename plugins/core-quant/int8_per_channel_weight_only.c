@@ -9,13 +9,12 @@ static uint64_t override_quantization_method(const berth_host *host, const berth
 
 static const berth_quant_method *get_quant_method(const berth_host *host, const berth_json *config,
                                                   const berth_linear *linear) {
-    int64_t *notes = linear->quant->notes;
-    (void)host;
-    (void)config;
-    notes[BERTH_SCALED_CODE] = BERTH_CODE_I8;
-    notes[BERTH_SCALED_PART] = BERTH_FORM_PER_CHANNEL;
-    notes[BERTH_SCALED_INPUT] = BERTH_FORM_INPUT_FLOAT;
-    return berth_form_online(linear);
+    (void)host, (void)config;
+    return berth_form_online(linear, (berth_form_rule){
+                                         .code = BERTH_CODE_I8,
+                                         .part = BERTH_FORM_PER_CHANNEL,
+                                         .input = BERTH_FORM_INPUT_FLOAT,
+                                     });
 }
 
 const berth_quant_config berth_quant_int8_per_channel_weight_only = {

@@ -108,10 +108,16 @@ extern const berth_quant_method berth_form_nibbles;
 
 // ---- online: made of floats as they are loaded --------------------------------------------------
 //
-// Asked for by the user, for checkpoints that are not quantized. The notes are those of scaled.
-// Heads, routers and experts stay as they are.
+// Asked for by the user, for checkpoints that are not quantized. Heads, routers and experts stay as
+// they are.
 
-const berth_quant_method *berth_form_online(const berth_linear *linear);
+typedef struct berth_form_rule {
+    berth_code code;
+    berth_form_part part;
+    berth_form_input input;
+    int64_t block; // rows and columns of one
+} berth_form_rule;
+const berth_quant_method *berth_form_online(const berth_linear *linear, berth_form_rule rule);
 berth_status berth_form_online_matches(const berth_host *host, const berth_json *config);
 // Whether --quantization `wanted` is this scheme, and the checkpoint's word is not against it.
 uint64_t berth_form_online_takes(const berth_host *host, const berth_json *config,

@@ -179,7 +179,13 @@ uint64_t berth_form_online_takes(const berth_host *host, const berth_json *confi
            host->json_get(config, "compression_config", &own) == BERTH_NOT_FOUND;
 }
 
-const berth_quant_method *berth_form_online(const berth_linear *linear) {
+const berth_quant_method *berth_form_online(const berth_linear *linear, berth_form_rule rule) {
+    int64_t *notes = linear->quant->notes;
+    notes[BERTH_SCALED_CODE] = rule.code;
+    notes[BERTH_SCALED_PART] = rule.part;
+    notes[BERTH_SCALED_INPUT] = rule.input;
+    notes[BERTH_SCALED_ROWS] = rule.block;
+    notes[BERTH_SCALED_COLUMNS] = rule.block;
     return linear->stack_size > 0 || !berth_form_is_body(linear) ? berth_form_none(linear)
                                                                  : &method;
 }
