@@ -114,17 +114,8 @@ static berth_value add_no_rows(berth_check_run *run, const berth_check_tensor *t
         .dtype = dtype, .ndim = 2, .shape = {1, width}
     };
     const berth_value_type type = berth_check_type(&one, 0);
-    const berth_value inputs[] = {
-        berth_graph_parameter(run->builder, tensor->name, &type),
-        berth_graph_input(run->builder, "logits_rows"),
-    };
-    const berth_call call = {
-        .size = sizeof call,
-        .name = "select_rows",
-        .inputs = inputs,
-        .input_count = 2,
-    };
-    return berth_graph_op(run->builder, &call);
+    return berth_graph_rows(run->builder, berth_graph_parameter(run->builder, tensor->name, &type),
+                            "logits_rows");
 }
 
 // No rows of whole numbers: the logits' own, or the ids that a router chooses for no token.

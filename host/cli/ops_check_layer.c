@@ -38,17 +38,8 @@ static berth_value add_rows(berth_graph_builder *graph, const berth_check_tensor
     berth_check_tensor rows = *tensor;
     rows.shape[0] = tensor->shape[0] > 0 ? tensor->shape[0] : 1;
     const berth_value_type type = berth_check_type(&rows, 0);
-    const berth_value inputs[] = {
-        berth_graph_parameter(graph, tensor->name, &type),
-        berth_graph_input(graph, tensor->shape[0] > 0 ? "token_ids" : "logits_rows"),
-    };
-    const berth_call call = {
-        .size = sizeof call,
-        .name = "select_rows",
-        .inputs = inputs,
-        .input_count = BERTH_COUNT(inputs),
-    };
-    return berth_graph_op(graph, &call);
+    return berth_graph_rows(graph, berth_graph_parameter(graph, tensor->name, &type),
+                            tensor->shape[0] > 0 ? "token_ids" : "logits_rows");
 }
 
 static berth_value add_operand(berth_graph_builder *graph, const berth_check_tensor *tensor) {

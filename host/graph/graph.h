@@ -110,6 +110,8 @@ void berth_graph_state(berth_graph_builder *builder, const char *layer, uint64_t
 // Resolves the op, completes the attributes, infers, appends; refuses with op, argument and rule.
 // The node uses and renews the states of the layer that call->prefix names.
 berth_value berth_graph_op(berth_graph_builder *builder, const berth_call *call);
+// The rows of a value that an input of the step numbers: the op select_rows.
+berth_value berth_graph_rows(berth_graph_builder *builder, berth_value value, const char *input);
 // Constant dimensions only.
 berth_value berth_graph_slice(berth_graph_builder *builder, berth_value value, uint64_t dim,
                               int64_t start, int64_t length);

@@ -205,6 +205,17 @@ berth_value berth_graph_op(berth_graph_builder *builder, const berth_call *call)
     return berth_builder_keep(builder, status) ? BERTH_VALUE_NONE : value;
 }
 
+berth_value berth_graph_rows(berth_graph_builder *builder, berth_value value, const char *input) {
+    const berth_value inputs[] = {value, berth_graph_input(builder, input)};
+    const berth_call call = {
+        .size = sizeof call,
+        .name = "select_rows",
+        .inputs = inputs,
+        .input_count = BERTH_COUNT(inputs),
+    };
+    return berth_graph_op(builder, &call);
+}
+
 // ---- views --------------------------------------------------------------------------------------
 
 // `type` is the target of a reshape; a slice replaces it by what it infers.

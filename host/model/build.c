@@ -225,18 +225,27 @@ static berth_status create(const berth_model_request *request, berth_model_build
 
 // ---- entry points -------------------------------------------------------------------------------
 
-berth_status berth_model_create_of(const berth_model_request *request, berth_scheme *scheme,
-                                   berth_model_build **out_build) {
+berth_status berth_model_build_new(berth_model_build **out_build) {
     berth_arena *arena = NULL;
-    berth_status status = berth_arena_create((size_t)64 << 10, ARENA_LIMIT, &arena);
-    berth_model_build *build =
-        status == BERTH_OK ? BERTH_ARENA_NEW(arena, berth_model_build) : NULL;
+    BERTH_TRY(berth_arena_create((size_t)64 << 10, ARENA_LIMIT, &arena));
+    berth_model_build *build = BERTH_ARENA_NEW(arena, berth_model_build);
     if (build == NULL) {
-        berth_scheme_deinit(scheme);
         berth_arena_destroy(arena);
         return BERTH_FAIL(OUT_OF_MEMORY, "no memory for a model");
     }
     build->arena = arena;
+    *out_build = build;
+    return BERTH_OK;
+}
+
+berth_status berth_model_create_of(const berth_model_request *request, berth_scheme *scheme,
+                                   berth_model_build **out_build) {
+    berth_model_build *build = NULL;
+    berth_status status = berth_model_build_new(&build);
+    if (status != BERTH_OK) {
+        berth_scheme_deinit(scheme);
+        return status;
+    }
     build->chosen = *scheme;
     *scheme = (berth_scheme){.entry = NULL};
     status = create(request, build);

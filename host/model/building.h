@@ -65,6 +65,9 @@ typedef struct berth_building {
     int64_t state_slots;    // of states per sequence; 0: as many as the executor is told later
 } berth_building;
 
+// An empty build in an arena of its own, for berth_model_destroy.
+BERTH_MUST_CHECK berth_status berth_model_build_new(berth_model_build **out_build);
+
 // What is built of the request, by the scheme where it is chosen; of what the build itself fills
 // nothing is set.
 berth_building berth_building_of(const berth_model_request *request, const berth_scheme *scheme,

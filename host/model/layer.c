@@ -5,8 +5,6 @@
 
 #include "model/building.h"
 
-#define ARENA_LIMIT ((size_t)64 << 20)
-
 static void emit(berth_building *building, const berth_layer_request *request) {
     berth_value inputs[BERTH_MAX_INPUTS] = {0};
     berth_value outputs[BERTH_MAX_OUTPUTS] = {0};
@@ -63,15 +61,9 @@ static berth_status create(const berth_layer_request *request, berth_checkpoint 
 }
 
 berth_status berth_layer_create(const berth_layer_request *request, berth_model_build **out_build) {
-    berth_arena *arena = NULL;
+    berth_model_build *build = NULL;
     berth_checkpoint *checkpoint = NULL;
-    BERTH_TRY(berth_arena_create((size_t)64 << 10, ARENA_LIMIT, &arena));
-    berth_model_build *build = BERTH_ARENA_NEW(arena, berth_model_build);
-    if (build == NULL) {
-        berth_arena_destroy(arena);
-        return BERTH_FAIL(OUT_OF_MEMORY, "no memory for a layer");
-    }
-    build->arena = arena;
+    BERTH_TRY(berth_model_build_new(&build));
     build->architecture = request->call->name;
     berth_status status = berth_checkpoint_of(request->tensors, request->tensor_count, &checkpoint);
     if (status == BERTH_OK) {

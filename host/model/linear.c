@@ -7,8 +7,6 @@
 
 #include "model/building.h"
 
-#define ARENA_LIMIT ((size_t)64 << 20)
-
 // ---- which layer --------------------------------------------------------------------------------
 
 // Where the module's outputs begin in those of a layer, and how many there are.
@@ -84,17 +82,7 @@ static berth_value add_rows(berth_graph_builder *graph, const char *name, berth_
         .ndim = 2,
         .dims = {BERTH_DIM_CONST(rows), BERTH_DIM_CONST(width)},
     };
-    const berth_value inputs[] = {
-        berth_graph_parameter(graph, name, &type),
-        berth_graph_input(graph, "positions"),
-    };
-    const berth_call call = {
-        .size = sizeof call,
-        .name = "select_rows",
-        .inputs = inputs,
-        .input_count = BERTH_COUNT(inputs),
-    };
-    return berth_graph_op(graph, &call);
+    return berth_graph_rows(graph, berth_graph_parameter(graph, name, &type), "positions");
 }
 
 static berth_value emit_experts(berth_building *building, const part *of,
@@ -157,14 +145,8 @@ static berth_status create_in(const berth_linear_request *request, const part *o
 
 static berth_status create(const berth_linear_request *request, const part *of,
                            const berth_model *names, berth_model_build **out_build) {
-    berth_arena *arena = NULL;
-    BERTH_TRY(berth_arena_create((size_t)64 << 10, ARENA_LIMIT, &arena));
-    berth_model_build *build = BERTH_ARENA_NEW(arena, berth_model_build);
-    if (build == NULL) {
-        berth_arena_destroy(arena);
-        return BERTH_FAIL(OUT_OF_MEMORY, "no memory for a layer");
-    }
-    build->arena = arena;
+    berth_model_build *build = NULL;
+    BERTH_TRY(berth_model_build_new(&build));
     const berth_status status = create_in(request, of, names, build);
     if (status != BERTH_OK) {
         berth_model_destroy(build);

@@ -17,15 +17,6 @@ static berth_status matches(const berth_host *host, const berth_json *config) {
                : BERTH_NOT_FOUND;
 }
 
-// 1: quantized.
-static berth_status answer(const berth_host *host, const berth_linear *linear, const char *name,
-                           int64_t *out) {
-    const berth_status status = berth_quant_listed(
-        host, linear, name, "quantization_config.modules_to_not_convert", BERTH_QUANT_WITHIN);
-    *out = status == BERTH_NOT_FOUND;
-    return status == BERTH_NOT_FOUND ? BERTH_OK : status;
-}
-
 // Names of AutoAWQ, then those of quant_config.json.
 typedef struct fields {
     int64_t bits;
@@ -61,15 +52,9 @@ static berth_status check_fields(const berth_host *host, const fields *of) {
 static const berth_quant_method *get_quant_method(const berth_host *host, const berth_json *config,
                                                   const berth_linear *linear) {
     int64_t *notes = linear->quant->notes;
-    int64_t is_quantized = 0;
     fields of = {.bits = 4, .group = 128, .has_zeros = 1, .version = "gemm"};
-    if (berth_quant_agree(host, linear, answer, &is_quantized) != BERTH_OK) {
-        return NULL;
-    }
-    if (!is_quantized || !berth_form_is_body(linear)) {
-        return berth_form_none(linear);
-    }
-    if (read_fields(host, config, &of) != BERTH_OK || check_fields(host, &of) != BERTH_OK) {
+    if (!berth_form_takes(host, linear) || read_fields(host, config, &of) != BERTH_OK ||
+        check_fields(host, &of) != BERTH_OK) {
         return NULL;
     }
     notes[BERTH_PACKED_WORDS] = BERTH_FORM_WORDS_AWQ;

@@ -14,26 +14,6 @@ static berth_status matches(const berth_host *host, const berth_json *config) {
                : BERTH_NOT_FOUND;
 }
 
-// 1: quantized.
-static berth_status answer(const berth_host *host, const berth_linear *linear, const char *name,
-                           int64_t *out) {
-    static const char *const lists[] = {
-        "quantization_config.modules_to_not_convert",
-        "quantization_config.ignored_layers",
-    };
-    *out = 1;
-    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; ++i) {
-        const berth_status status =
-            berth_quant_listed(host, linear, name, lists[i], BERTH_QUANT_WITHIN);
-        if (status == BERTH_OK) {
-            *out = 0;
-        } else if (status != BERTH_NOT_FOUND) {
-            return status;
-        }
-    }
-    return BERTH_OK;
-}
-
 typedef struct fields {
     int64_t rows; // of a block; 0: one scale per tensor
     int64_t columns;
@@ -78,15 +58,9 @@ static berth_status check_fields(const berth_host *host, const fields *of) {
 static const berth_quant_method *get_quant_method(const berth_host *host, const berth_json *config,
                                                   const berth_linear *linear) {
     int64_t *notes = linear->quant->notes;
-    int64_t is_quantized = 0;
     fields of = {.scheme = "dynamic", .format = "e4m3"};
-    if (berth_quant_agree(host, linear, answer, &is_quantized) != BERTH_OK) {
-        return NULL;
-    }
-    if (!is_quantized || !berth_form_is_body(linear)) {
-        return berth_form_none(linear);
-    }
-    if (read_fields(host, config, &of) != BERTH_OK || check_fields(host, &of) != BERTH_OK) {
+    if (!berth_form_takes(host, linear) || read_fields(host, config, &of) != BERTH_OK ||
+        check_fields(host, &of) != BERTH_OK) {
         return NULL;
     }
     const int is_block = of.rows > 0;

@@ -89,24 +89,13 @@ static const berth_quant_method method = {
     .apply_experts = apply_experts,
 };
 
-// 1: quantized.
-static berth_status answer(const berth_host *host, const berth_linear *linear, const char *name,
-                           int64_t *out) {
-    const berth_status status = berth_quant_listed(
-        host, linear, name, "quantization_config.modules_to_not_convert", BERTH_QUANT_WITHIN);
-    *out = status == BERTH_NOT_FOUND;
-    return status == BERTH_NOT_FOUND ? BERTH_OK : status;
-}
-
 static const berth_quant_method *get_quant_method(const berth_host *host, const berth_json *config,
                                                   const berth_linear *linear) {
-    int64_t is_quantized = 0;
     (void)config;
-    if (linear->stack_size > 0 &&
-        berth_quant_agree(host, linear, answer, &is_quantized) != BERTH_OK) {
-        return NULL;
+    if (linear->stack_size == 0) {
+        return berth_form_none(linear);
     }
-    return is_quantized ? &method : berth_form_none(linear);
+    return berth_form_takes(host, linear) ? &method : NULL;
 }
 
 const berth_quant_config berth_quant_mxfp4 = {

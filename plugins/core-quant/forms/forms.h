@@ -34,6 +34,11 @@ static inline int berth_form_is_body(const berth_linear *linear) {
            strcmp(linear->layer_class, "GateLinear") != 0;
 }
 
+// Whether the scheme has the layer: it is of the body, and no list of the configuration leaves its
+// modules alone (`modules_to_not_convert`, `ignored_layers`, by parts of names). Where it is not
+// so, or not alike for all modules, get_quant_method has but to return NULL.
+int berth_form_takes(const berth_host *host, const berth_linear *linear);
+
 // ---- scaled: codes of 8 bits, one to a number ---------------------------------------------------
 //
 // `weight` [outputs, inputs] i8 or e4m3 with multipliers; inputs quantized, or left as they are.
