@@ -92,10 +92,8 @@ static const berth_quant_method method = {
 // 1: quantized.
 static berth_status answer(const berth_host *host, const berth_linear *linear, const char *name,
                            int64_t *out) {
-    const berth_status status = berth_quant_listed(
-        host, linear, name, "quantization_config.modules_to_not_convert", BERTH_QUANT_WITHIN);
-    *out = status == BERTH_NOT_FOUND;
-    return status == BERTH_NOT_FOUND ? BERTH_OK : status;
+    return berth_form_unless_within(host, linear, name,
+                                    "quantization_config.modules_to_not_convert", out);
 }
 
 static const berth_quant_method *get_quant_method(const berth_host *host, const berth_json *config,

@@ -28,6 +28,15 @@ typedef struct berth_form_field {
 berth_status berth_form_read(const berth_host *host, const berth_json *from,
                              const berth_form_field *fields, uint64_t count);
 
+// What a list says whose entries are parts of names: 0 where it has the module, else 1: quantized.
+static inline berth_status berth_form_unless_within(const berth_host *host,
+                                                    const berth_linear *linear, const char *name,
+                                                    const char *path, int64_t *out) {
+    const berth_status status = berth_quant_listed(host, linear, name, path, BERTH_QUANT_WITHIN);
+    *out = status == BERTH_NOT_FOUND;
+    return status == BERTH_NOT_FOUND ? BERTH_OK : status;
+}
+
 // What of the model is never quantized unless its scheme says so by name: heads and routers.
 static inline int berth_form_is_body(const berth_linear *linear) {
     return strcmp(linear->layer_class, "ParallelLMHead") != 0 &&
