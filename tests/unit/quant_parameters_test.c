@@ -240,22 +240,27 @@ TEST(modules_of_a_fused_layer_have_the_names_of_the_file) {
 typedef enum stack_part { OF_EXPERTS, OF_OUTPUTS, OF_INPUTS, STACK_PARTS } stack_part;
 
 static void check_stack(fixture *f, int64_t size, int64_t rank, stack_part part) {
-    const int64_t own[] = {part == OF_EXPERTS ? 4 / size : 4, part == OF_OUTPUTS ? 32 / size : 32,
-                           part == OF_INPUTS ? 64 / size : 64};
+    static const int64_t whole[STACK_PARTS] = {4, 32, 64};
+    int64_t own[] = {4, 32, 64};
+    int64_t first[STACK_PARTS] = {0};
+    int64_t stored[STACK_PARTS] = {0};
     int32_t codes[1024];
     float scales[128];
+    own[part] /= size;
+    first[part] = rank * own[part];
+    stored[part] = size > 1 ? whole[part] : 0;
     berth_parameter packed = declare("a.w13_words", "i32");
     packed.shape = own;
     packed.ndim = 3;
     packed.output_dim = 1;
     packed.input_dim = 2;
     packed.input_factor = 8;
-    packed.stored_slice_offset = part == OF_EXPERTS ? rank * own[0] : 0;
-    packed.stored_slice_extent = part == OF_EXPERTS && size > 1 ? 4 : 0;
-    packed.stored_output_offset = part == OF_OUTPUTS ? rank * own[1] : 0;
-    packed.stored_output_extent = part == OF_OUTPUTS && size > 1 ? 32 : 0;
-    packed.stored_input_offset = part == OF_INPUTS ? rank * own[2] : 0;
-    packed.stored_input_extent = part == OF_INPUTS && size > 1 ? 64 : 0;
+    packed.stored_slice_offset = first[OF_EXPERTS];
+    packed.stored_slice_extent = stored[OF_EXPERTS];
+    packed.stored_output_offset = first[OF_OUTPUTS];
+    packed.stored_output_extent = stored[OF_OUTPUTS];
+    packed.stored_input_offset = first[OF_INPUTS];
+    packed.stored_input_extent = stored[OF_INPUTS];
     berth_parameter blocks = packed;
     blocks.name = "a.w13_scales";
     blocks.dtype = "f32";
@@ -263,20 +268,18 @@ static void check_stack(fixture *f, int64_t size, int64_t rank, stack_part part)
     blocks.input_factor = 16;
     load(f, &packed, codes, (size_t)(own[0] * own[1] * own[2] / 8) * sizeof codes[0]);
     load(f, &blocks, scales, (size_t)(own[0] * own[1] / 4 * own[2] / 16) * sizeof scales[0]);
-    const int64_t expert = part == OF_EXPERTS ? rank * own[0] : 0;
-    const int64_t row = part == OF_OUTPUTS ? rank * own[1] : 0;
-    const int64_t column = part == OF_INPUTS ? rank * own[2] : 0;
     const int64_t words = own[2] / 8;
     for (int64_t i = 0; i < own[0] * own[1] * words; ++i) {
-        CHECK_INT(codes[i], ((expert + i / words / own[1]) * 32 + row + i / words % own[1]) * 8 +
-                                column / 8 + i % words);
+        const int64_t expert = first[0] + i / words / own[1];
+        const int64_t row = first[1] + i / words % own[1];
+        CHECK_INT(codes[i], (expert * 32 + row) * 8 + first[2] / 8 + i % words);
     }
     const int64_t rows = own[1] / 4;
     const int64_t columns = own[2] / 16;
     for (int64_t i = 0; i < own[0] * rows * columns; ++i) {
-        CHECK_INT((int)scales[i],
-                  ((expert + i / columns / rows) * 8 + row / 4 + i / columns % rows) * 4 +
-                      column / 16 + i % columns);
+        const int64_t expert = first[0] + i / columns / rows;
+        const int64_t row = first[1] / 4 + i / columns % rows;
+        CHECK_INT((int)scales[i], (expert * 8 + row) * 4 + first[2] / 16 + i % columns);
     }
 }
 
