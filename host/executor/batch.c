@@ -196,6 +196,15 @@ static void copy_columns(uint8_t *to, const berth_tensor *from) {
     }
 }
 
+// Bytes of an array's place: whole rows, however many columns the step needs, but no more than the
+// capacity. Why: a recorded step is good for as long as the arrays lie where they lay.
+static uint64_t place_of(const berth_tensor *tensor, uint64_t capacity) {
+    const uint64_t needed = span(tensor);
+    const uint64_t rows =
+        berth_dtype_bytes(tensor->dtype, (uint64_t)tensor->shape[0] * (uint64_t)tensor->strides[0]);
+    return rows < needed ? needed : rows < capacity ? rows : capacity;
+}
+
 // The array of the device's batch with that index in host memory.
 static const berth_tensor *source_of(const berth_plan *plan, const berth_batch_view *view,
                                      size_t index) {
@@ -228,7 +237,8 @@ static berth_status pack_arrays(berth_plan *plan, const berth_batch_view *view,
         to->dtype = from->dtype;
         to->shape = from->shape;
         to->strides = from->strides;
-        batch->used += (bytes + alignment - 1) / alignment * alignment;
+        const uint64_t place = place_of(from, batch->capacities[i]);
+        batch->used += (place + alignment - 1) / alignment * alignment;
     }
     for (size_t i = 0; *out_has_moved && i < plan->device_inputs.count; ++i) {
         const berth_plan_input *input = &plan->device_inputs.data[i];
