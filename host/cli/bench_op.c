@@ -158,6 +158,18 @@ static op_work work_of(const op_bench *bench, const berth_op_side *side) {
     return work;
 }
 
+// Whether the case reaches what is asked for; NULL where nothing is, or what it is a share of is
+// not there.
+static const char *gate_of(const op_bench *bench, const berth_op_side *side,
+                           const berth_op_rival *rival, const op_times *best, double share) {
+    const bool is_rival = berth_op_has_rival(side->of);
+    if (side->of->gate == 0 || !bench->has_roofs || (is_rival && rival->task_count == 0)) {
+        return NULL;
+    }
+    const double reached = is_rival ? best->theirs / best->median : share;
+    return reached >= side->of->gate ? "pass" : "below";
+}
+
 // The figures in the unit that the case is about.
 static void report(op_bench *bench, const berth_op_side *side, const berth_op_rival *rival,
                    op_times *best) {
@@ -176,6 +188,7 @@ static void report(op_bench *bench, const berth_op_side *side, const berth_op_ri
         .times_one = NAN,
     };
     row->share = row->value / row->ceiling;
+    row->gate = gate_of(bench, side, rival, best, row->share);
     if (bench->has_roofs) {
         row->note =
             rival->task_count == 0
@@ -375,7 +388,10 @@ const berth_command berth_command_bench_op = {
         "says which that is, and what oneDNN reaches for products, convolutions and mixtures in "
         "the\n"
         "type of the activations, in the same unit, where libdnnl.so.3 or .2 is "
-        "there.\n" BERTH_BENCH_JSON_HELP,
+        "there.\n"
+        "gate: pass at 85 % of the ceiling of activations, norms, ropes, quantization and\n"
+        "embedding, at 80 % of oneDNN for products, convolutions and mixtures; else "
+        "below.\n" BERTH_BENCH_JSON_HELP,
     .bit = BERTH_COMMAND_BENCH,
     .max_arguments = 1,
     .needs = BERTH_STAGE_CONFIG,

@@ -42,6 +42,8 @@ struct berth_op_case {
     int64_t context; // tokens that are in the cache before it
     size_t output_count;
     double flops; // of the step; 0: the memory is what it is about
+    double
+        gate; // share of the ceiling, or of oneDNN where it has the op, that is asked for; 0: none
     // Operands and attributes, see bench_op_text.c; NULL: `emit` and what follows it say them.
     const char *text;
     bool is_whole; // rows depend on later ones: the reference runs all tokens

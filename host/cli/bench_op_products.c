@@ -13,17 +13,19 @@ static berth_value emit_linear(berth_op_graph *graph, const berth_value *x, bert
 
 // ---- the table ----------------------------------------------------------------------------------
 
+#define GATE 0.8
+
 #define LINEAR(label, rows, n, k)                                                                  \
     BERTH_OP_CASE(.name = "linear-" label, .op = "linear", .tokens = (rows), .output_count = 1,    \
                   .flops = 2.0 * (rows) * (n) * (k), .out = (n), .in = (k), .emit = emit_linear,   \
-                  .x_count = 1, .x_widths = {(k)})
+                  .gate = GATE, .x_count = 1, .x_widths = {(k)})
 
 // Of an image: `rows` positions, `in` columns of a patch, `n` channels made of them. Of these
 // products `inside` count: the others meet padding, which nobody has to multiply.
 #define CONV(id, label, rows, n, in_columns, inside, words)                                        \
     BERTH_OP_CASE(.name = id "-" label, .op = (id), .tokens = 1, .output_count = 1,                \
                   .flops = 2.0 * (rows) * (n) * (in_columns) * (inside), .text = (words),          \
-                  .is_whole = true)
+                  .gate = GATE, .is_whole = true)
 // Three taps over `size` positions, of which `outside` meet padding.
 #define TAPS(size, outside) ((3.0 * (size) - (outside)) / (3.0 * (size)))
 
@@ -38,7 +40,8 @@ static berth_value emit_linear(berth_op_graph *graph, const berth_value *x, bert
                                                                  "]<" #e
 #define MOE(id, label, rows, k, hidden, inner, ...)                                                \
     BERTH_OP_CASE(.name = id "-" label, .op = (id), .tokens = (rows), .output_count = 1,           \
-                  .flops = 6.0 * (rows) * (k) * (hidden) * (inner), .text = __VA_ARGS__)
+                  .flops = 6.0 * (rows) * (k) * (hidden) * (inner), .gate = GATE,                  \
+                  .text = __VA_ARGS__)
 // 32 experts of 1024 and 512, 8 a token.
 #define MOE_SMALL(share) MOE_TEXT(32, 8, 1024, 512, 1024, share)
 // One rank of eight: 8 experts of 4096 and 14336, 2 a token.

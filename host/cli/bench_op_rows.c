@@ -102,9 +102,12 @@ static berth_value emit_contiguous(berth_op_graph *graph, const berth_value *x, 
 
 // Rows of one width; of a gated one x is twice as wide, a residual is a second x and comes out
 // again.
+#define GATE 0.85
+
 #define CASE(label, id, rows, order, xs, width, ...)                                               \
     BERTH_OP_CASE(.name = (label), .op = id, .tokens = (rows), .in = (width), .emit = emit_rows,   \
-                  .inputs = (order), .x_count = (xs), .x_widths = {(width), (width)}, __VA_ARGS__)
+                  .inputs = (order), .x_count = (xs), .x_widths = {(width), (width)},              \
+                  .gate = GATE, __VA_ARGS__)
 #define ROWS(label, id, order, xs, width, ...)                                                     \
     CASE(label, id, BERTH_OP_TOKENS, order, xs, width, __VA_ARGS__)
 #define UNARY(id) ROWS(id "-4096", id, "x", 1, 4096, .output_count = 1)
@@ -124,14 +127,14 @@ static berth_value emit_contiguous(berth_op_graph *graph, const berth_value *x, 
 #define ROPE(label, rows)                                                                          \
     BERTH_OP_CASE(.name = (label), .op = "rotary_embedding", .tokens = (rows), .out = 32,          \
                   .in = 128, .emit = emit_rotary, .x_count = 2, .x_widths = {4096, 1024},          \
-                  .output_count = 2)
+                  .gate = GATE, .output_count = 2)
 #define APPLY_ROPE(label, ...)                                                                     \
     BERTH_OP_CASE(.name = (label), .op = "apply_rotary_emb", .tokens = 512, .out = 32, .in = 128,  \
-                  .emit = emit_apply_rotary, .x_count = 1, .x_widths = {4096}, .output_count = 1,  \
-                  BERTH_ATTRIBUTES(__VA_ARGS__))
+                  .emit = emit_apply_rotary, .gate = GATE, .x_count = 1, .x_widths = {4096},       \
+                  .output_count = 1, BERTH_ATTRIBUTES(__VA_ARGS__))
 #define EMBEDDING(label, rows)                                                                     \
     BERTH_OP_CASE(.name = (label), .op = "embedding", .tokens = (rows), .out = 4096,               \
-                  .in = BERTH_OP_TOKENS, .emit = emit_embedding, .output_count = 1)
+                  .in = BERTH_OP_TOKENS, .emit = emit_embedding, .gate = GATE, .output_count = 1)
 
 static const berth_op_case cases[] = {
     EMBEDDING("embedding-4096", 512),

@@ -21,6 +21,7 @@ static void put_row(berth_json_writer *json, const berth_bench_row *row) {
     berth_cli_put_f64(json, "p10", row->p10);
     berth_cli_put_f64(json, "p90", row->p90);
     berth_cli_put_f64(json, "times_one", row->times_one);
+    berth_cli_put(json, "gate", row->gate ? row->gate : "");
     berth_cli_put(json, "note", row->note ? row->note : "");
     berth_json_end_object(json);
 }
@@ -45,8 +46,9 @@ static void add_number(berth_listing *listing, double value) {
 }
 
 static berth_status print_table(berth_session *session, const berth_bench_row *rows, size_t count) {
-    static const char *const headings[] = {"case",  "threads", "value", "unit",      "ceiling",
-                                           "share", "p10",     "p90",   "times one", "note"};
+    static const char *const headings[] = {"case",      "threads", "value", "unit",
+                                           "ceiling",   "share",   "p10",   "p90",
+                                           "times one", "gate",    "note"};
     berth_listing listing;
     berth_listing_begin(&listing, session, headings, BERTH_COUNT(headings));
     for (size_t i = 0; i < count; ++i) {
@@ -60,6 +62,7 @@ static berth_status print_table(berth_session *session, const berth_bench_row *r
         add_number(&listing, row->p10);
         add_number(&listing, row->p90);
         add_number(&listing, row->times_one);
+        berth_listing_add(&listing, row->gate);
         berth_listing_add(&listing, row->note);
     }
     return berth_listing_end(&listing);

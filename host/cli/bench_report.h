@@ -20,12 +20,14 @@ typedef struct berth_bench_row {
     double p10;     // of samples of the value
     double p90;
     double times_one; // of several requests together: how many times one alone
+    const char *gate; // "pass" or "below" what is asked for; NULL: nothing is
     const char *note; // what the ceiling is; "" or NULL: nothing to say
 } berth_bench_row;
 
 #define BERTH_BENCH_JSON_HELP                                                                      \
     "--json prints an array of {case, threads, value, unit, ceiling, share, p10, p90,\n"           \
-    "times_one, note}; what does not exist is null, ceilings on other platforms than the CPU\n"    \
+    "times_one, gate, note}; what does not exist is null, ceilings on other platforms than the "   \
+    "CPU\n"                                                                                        \
     "too."
 
 BERTH_MUST_CHECK berth_status berth_bench_print(berth_session *session, const berth_bench_row *rows,

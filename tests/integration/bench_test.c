@@ -215,7 +215,7 @@ TEST(bench_op_has_no_ceiling_on_another_device) {
 // ---- two builds ---------------------------------------------------------------------------------
 
 #define COMPARE "tools/bench-compare"
-#define TABLE   "case  threads  value  unit  ceiling  share  p10  p90  times one  note\n"
+#define TABLE   "case  threads  value  unit  ceiling  share  p10  p90  times one  gate  note\n"
 
 TEST(bench_compare_says_which_cases_are_slower) {
     static const struct {
