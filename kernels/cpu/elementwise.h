@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What activations share: the sweep over rows (activation.h has the instance). A kernel is its
-// formula (functions.h and gelu.h have what it is made of) and a table.
+// What activations share: the instance, the sweep over rows. A kernel is its formula (functions.h
+// and gelu.h have what it is made of) and a table.
 //
 // A formula gets vectors of floats, the numbers that its create kept, and the dtype of the result
 // as a constant. All is computed in float32; the one rounding is the store's, where a formula does
@@ -8,8 +8,53 @@
 #ifndef BERTH_KERNELS_CPU_ELEMENTWISE_H
 #define BERTH_KERNELS_CPU_ELEMENTWISE_H
 
-#include <cpu/activation.h>
-#include <cpu/near.h>
+#include <cpu/cpu.h>
+#include <cpu/gelu.h>
+
+// ---- instance -----------------------------------------------------------------------------------
+
+#define BERTH_ACTIVATION_NUMBERS 4
+
+typedef struct berth_activation { // begins as berth_instance does
+    const berth_host *host;
+    const berth_cpu *cpu;
+    float numbers[BERTH_ACTIVATION_NUMBERS]; // what `create` made of the attributes
+    int64_t flag;
+} berth_activation;
+
+static inline berth_status berth_activation_new(const berth_op_site *site,
+                                                const berth_device *device, void **out_self) {
+    const berth_status status = berth_instance_new(site, sizeof(berth_activation), out_self);
+    if (status == BERTH_OK) {
+        ((berth_activation *)*out_self)->cpu = device->self;
+    }
+    return status;
+}
+
+// The f64 attributes of the op, in its order, as numbers; an absent one is 0.
+static inline berth_status berth_activation_create(const berth_op_site *site,
+                                                   const berth_device *device, void **out_self) {
+    const berth_status status = berth_activation_new(site, device, out_self);
+    uint64_t count = 0;
+    for (uint64_t i = 0; status == BERTH_OK && i < site->op->attribute_count; ++i) {
+        if (site->op->attributes[i]->kind == BERTH_ATTRIBUTE_F64 &&
+            count < BERTH_ACTIVATION_NUMBERS) {
+            ((berth_activation *)*out_self)->numbers[count++] = (float)site->attributes[i]->f64;
+        }
+    }
+    return status;
+}
+
+// The same, and in `flag` whether the attribute `approximate` is tanh.
+static inline berth_status berth_gelu_create(const berth_op_site *site, const berth_device *device,
+                                             void **out_self) {
+    const berth_status status = berth_activation_create(site, device, out_self);
+    if (status == BERTH_OK) {
+        ((berth_activation *)*out_self)->flag =
+            strcmp(berth_site_attribute(site, "approximate")->str, "tanh") == 0;
+    }
+    return status;
+}
 
 // ---- rows ---------------------------------------------------------------------------------------
 
@@ -27,9 +72,8 @@ typedef struct berth_sweep {
 // What a row's loop is compiled for.
 typedef struct berth_sweep_kind {
     berth_dtype dtype;
-    int is_past;   // its full vectors are stored past the caches
-    int is_gated;  // for rows that are one or the other
-    int is_joined; // bf16 is rounded by the machine
+    int is_past;  // its full vectors are stored past the caches
+    int is_gated; // for rows that are one or the other
 } berth_sweep_kind;
 
 BERTH_INLINE void berth_sweep_store(berth_sweep_kind as, void *y, int64_t first, berth_vec a) {
@@ -37,31 +81,6 @@ BERTH_INLINE void berth_sweep_store(berth_sweep_kind as, void *y, int64_t first,
         berth_vec_pass_as(y, as.dtype, first, a);
     } else {
         berth_vec_store_as(y, as.dtype, first, a);
-    }
-}
-
-// Two vectors, one behind the other.
-BERTH_INLINE void berth_sweep_store_two(berth_sweep_kind as, void *y, int64_t first, berth_vec a,
-                                        berth_vec b) {
-    if (!as.is_joined) {
-        berth_sweep_store(as, y, first, a);
-        berth_sweep_store(as, y, first + BERTH_LANES, b);
-    } else if (as.is_past) {
-        berth_vec_store_past((uint16_t *)y + first, berth_vec_join_bf16(a, b));
-    } else {
-        berth_vec_store((float *)(void *)((uint16_t *)y + first), berth_vec_join_bf16(a, b));
-    }
-}
-
-#define BERTH_SWEEP_AHEAD 2048 // bytes that are on their way while others are worked at
-
-// Why: the longer the formula, the fewer of the coming loads the processor sees by itself.
-BERTH_INLINE void berth_sweep_fetch(berth_sweep_kind as, const void *x, int64_t first,
-                                    int64_t width) {
-    const int64_t bytes = BERTH_DTYPE_BITS(as.dtype) / 8;
-    BERTH_PREFETCH((const char *)x + first * bytes + BERTH_SWEEP_AHEAD);
-    if (as.is_gated) {
-        BERTH_PREFETCH((const char *)x + (width + first) * bytes + BERTH_SWEEP_AHEAD);
     }
 }
 
@@ -78,14 +97,11 @@ BERTH_INLINE int64_t berth_sweep_pairs(const berth_activation *self, berth_vec_f
     const berth_vec zero = berth_vec_of(0);
     int64_t first = 0;
     for (; first + 2 * BERTH_LANES <= row.width; first += 2 * BERTH_LANES) {
-        berth_sweep_fetch(as, row.x, first, row.width);
         const berth_vec a = berth_vec_load(row.x + first);
         const berth_vec b = as.is_gated ? berth_vec_load(row.x + row.width + first) : zero;
-        const berth_vec one = formula(self, as.dtype, berth_vec_first_of(a), berth_vec_first_of(b));
-        const berth_vec two =
-            formula(self, as.dtype, berth_vec_second_of(a), berth_vec_second_of(b));
-        const berth_vec y = as.is_joined ? berth_vec_mix(berth_vec_join_bf16(one, two))
-                                         : berth_vec_pairs_of(one, two);
+        const berth_vec y = berth_vec_pairs_of(
+            formula(self, as.dtype, berth_vec_first_of(a), berth_vec_first_of(b)),
+            formula(self, as.dtype, berth_vec_second_of(a), berth_vec_second_of(b)));
         if (as.is_past) {
             berth_vec_store_past(row.y + first, y);
         } else {
@@ -105,7 +121,6 @@ BERTH_INLINE void berth_sweep_any_row(const berth_sweep *in, berth_vec_formula f
         first = berth_sweep_pairs(&self, formula, as, (berth_sweep_bf16){x, y, width});
     }
     for (; first + BERTH_LANES <= width; first += BERTH_LANES) {
-        berth_sweep_fetch(as, x, first, width);
         const berth_vec a = berth_vec_load_as(x, as.dtype, first);
         const berth_vec b = as.is_gated ? berth_vec_load_as(x, as.dtype, width + first) : zero;
         berth_sweep_store(as, y, first, formula(&self, as.dtype, a, b));
@@ -139,26 +154,24 @@ BERTH_INLINE void berth_sweep_rows(const berth_sweep *in, berth_sweep_row row,
                                    berth_span rows) {
     const berth_rows from = berth_rows_of(in->args->inputs[0]);
     const berth_rows to = berth_rows_of(in->args->outputs[0]);
-    const berth_sweep_kind plain = {.dtype = as.dtype, .is_joined = as.is_joined};
     for (int64_t i = rows.first; i < rows.end; ++i) {
         const void *x = berth_rows_at(&from, i);
         void *y = berth_rows_at(&to, i);
         if (as.is_past && berth_vec_can_pass(y)) {
             row(in, formula, as, x, y);
         } else {
-            row(in, formula, plain, x, y);
+            row(in, formula, (berth_sweep_kind){as.dtype, 0, 0}, x, y);
         }
     }
 }
 
 BERTH_INLINE void berth_sweep_as(const berth_sweep *in, berth_sweep_row row,
-                                 berth_vec_formula formula, berth_sweep_kind as, berth_span rows) {
+                                 berth_vec_formula formula, berth_dtype dtype, berth_span rows) {
     if (in->is_past) {
-        as.is_past = 1;
-        berth_sweep_rows(in, row, formula, as, rows);
+        berth_sweep_rows(in, row, formula, (berth_sweep_kind){dtype, 1, 0}, rows);
         berth_past_end();
     } else {
-        berth_sweep_rows(in, row, formula, as, rows);
+        berth_sweep_rows(in, row, formula, (berth_sweep_kind){dtype, 0, 0}, rows);
     }
 }
 
@@ -166,18 +179,12 @@ BERTH_INLINE void berth_sweep_as(const berth_sweep *in, berth_sweep_row row,
 BERTH_INLINE void berth_sweep_part(const berth_sweep *in, berth_sweep_row row,
                                    berth_vec_formula formula, berth_span rows) {
     const berth_dtype dtype = in->args->outputs[0]->dtype;
-    const berth_sweep_kind f32 = {.dtype = BERTH_DTYPE_F32};
-    const berth_sweep_kind bf16 = {.dtype = BERTH_DTYPE_BF16};
-    const berth_sweep_kind joined = {.dtype = BERTH_DTYPE_BF16, .is_joined = 1};
-    const berth_sweep_kind f16 = {.dtype = BERTH_DTYPE_F16};
     if (dtype == BERTH_DTYPE_F32) {
-        berth_sweep_as(in, row, formula, f32, rows);
-    } else if (dtype == BERTH_DTYPE_BF16 && berth_vec_has_dot()) {
-        berth_sweep_as(in, row, formula, joined, rows);
+        berth_sweep_as(in, row, formula, BERTH_DTYPE_F32, rows);
     } else if (dtype == BERTH_DTYPE_BF16) {
-        berth_sweep_as(in, row, formula, bf16, rows);
+        berth_sweep_as(in, row, formula, BERTH_DTYPE_BF16, rows);
     } else {
-        berth_sweep_as(in, row, formula, f16, rows);
+        berth_sweep_as(in, row, formula, BERTH_DTYPE_F16, rows);
     }
 }
 
@@ -201,8 +208,9 @@ static inline berth_status berth_sweep_run(void *self, const berth_op_args *args
 BERTH_INLINE berth_vec berth_formula_gelu_tanh(const berth_activation *self, berth_dtype dtype,
                                                berth_vec x, berth_vec unused) {
     (void)self;
+    (void)dtype;
     (void)unused;
-    return berth_vec_gelu_tanh_as(dtype, x);
+    return berth_vec_gelu_tanh(x);
 }
 
 // The part and the forward of a kernel of that formula: `shape` is unary or gated.

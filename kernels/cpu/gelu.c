@@ -5,11 +5,9 @@
 BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, berth_vec x,
                                berth_vec unused) {
     (void)self;
+    (void)dtype;
     (void)unused;
-    if (BERTH_HAS_TABLE && dtype != BERTH_DTYPE_BF16) {
-        return berth_vec_gelu_halved(x);
-    }
-    const berth_vec y = berth_vec_gelu_erf_as(dtype, x);
+    const berth_vec y = berth_vec_gelu_erf(x);
     return berth_vec_of(0.5f) * (y + y);
 }
 

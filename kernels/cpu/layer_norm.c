@@ -15,7 +15,15 @@ BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, berth_
     return scaled + berth_norm_load(row, row->bias, BERTH_DTYPE_F32, at);
 }
 
-BERTH_NORM(((berth_norm_form){.take = berth_norm_x, .give = give, .is_centred = 1}), operands)
+BERTH_INLINE void one(const berth_norm_row *row, berth_sweep_kind as) {
+    const float mean = berth_norm_mean(row, as.dtype, berth_norm_x);
+    berth_norm_columns(row, as, berth_norm_x, give,
+                       (berth_norm_slice){
+                           .mean = mean, .columns = {0, row->hidden}
+    });
+}
+
+BERTH_NORM(one, operands)
 
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     const berth_status status = berth_norm_create(site, device, out_self);

@@ -10,7 +10,14 @@ BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, berth_
     return normal * berth_norm_weight(row, at);
 }
 
-BERTH_NORM(((berth_norm_form){.take = berth_norm_x, .give = give}), operands)
+BERTH_INLINE void one(const berth_norm_row *row, berth_sweep_kind as) {
+    berth_norm_columns(row, as, berth_norm_x, give,
+                       (berth_norm_slice){
+                           .columns = {0, row->hidden}
+    });
+}
+
+BERTH_NORM(one, operands)
 
 const berth_op_impl berth_kernel_minimax_text01_rmsnorm_tp = {
     BERTH_NORM_KERNEL("minimax_text01_rmsnorm_tp", berth_norm_create),

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What norms share around a row (norm_row.h, norm_sums.h, norm_next.h): the instance, the operands,
-// all rows.
+// What norms but rms_norm share around a row (norm_row.h): the instance, the operands, all rows.
 #ifndef BERTH_KERNELS_CPU_NORM_H
 #define BERTH_KERNELS_CPU_NORM_H
 
-#include <cpu/norm_next.h>
+#include <cpu/norm_row.h>
 
-#define BERTH_NORM_VECTORS 5 // of a row's width that a part has in the workspace
+#define BERTH_NORM_VECTORS 3 // of a row's width that a part has in the workspace
 
 static inline berth_status berth_norm_create(const berth_op_site *site, const berth_device *device,
                                              void **out_self) {
@@ -70,7 +69,6 @@ static inline void berth_norm_begin(const berth_norm_job *in, int64_t part, bert
         .weight = berth_norm_floats(berth_norm_input(in, in->operands->weight), 0, vectors),
         .bias = berth_norm_floats(berth_norm_input(in, in->operands->bias), 0, vectors + hidden),
         .values = vectors + 2 * hidden,
-        .factors = vectors + 4 * hidden,
         .weight_copy = vectors,
     };
 }
@@ -106,92 +104,45 @@ static inline berth_norm_tensors berth_norm_tensors_of(const berth_norm_job *in)
     };
 }
 
-static inline void berth_norm_point(berth_norm_row *row, const berth_norm_tensors *of, int64_t at) {
+static inline void berth_norm_point(berth_norm_row *row, const berth_norm_tensors *of, int64_t at,
+                                    int64_t next) {
     row->x = berth_rows_at(&of->x, at);
     row->y = berth_rows_at(&of->y, at);
     row->gate = of->has_gate ? berth_rows_at(&of->gate, at) : NULL;
     row->sum = of->has_sum ? berth_rows_at(&of->sum, at) : NULL;
+    row->next_x = berth_rows_at(&of->x, next);
+    row->next_gate = of->has_gate ? berth_rows_at(&of->gate, next) : NULL;
 }
 
-// Whether a row may be written past the caches while the next one is measured.
-static inline int berth_norm_can_pass(const berth_norm_job *in, const berth_norm_row *row,
-                                      const berth_norm_row *next) {
-    return in->is_past && in->self->measured == 0 && berth_norm_group(row) % BERTH_NORM_STEP == 0 &&
-           berth_vec_can_pass(row->y) && (!next->sum || berth_vec_can_pass(next->sum));
-}
-
-BERTH_INLINE void berth_norm_rows(const berth_norm_job *in, berth_norm_form form,
-                                  berth_sweep_kind as, int64_t part, int64_t parts) {
+// `one` is a constant function where this is inlined.
+typedef void (*berth_norm_one)(const berth_norm_row *row, berth_sweep_kind as);
+BERTH_INLINE void berth_norm_rows(const berth_norm_job *in, berth_norm_one one, berth_dtype dtype,
+                                  int64_t part, int64_t parts) {
     const berth_norm_tensors tensors = berth_norm_tensors_of(in);
     const berth_span rows = berth_share(berth_row_count(in->args->inputs[0]), part, parts);
-    const berth_sweep_kind past = {.dtype = as.dtype, .is_past = 1, .is_joined = as.is_joined};
     berth_norm_row row;
     berth_norm_begin(in, part, &row);
-    float *const values = row.values;
-    if (rows.first < rows.end) {
-        berth_norm_point(&row, &tensors, rows.first);
-        berth_norm_measure(&row, as, form);
-    }
     for (int64_t i = rows.first; i < rows.end; ++i) {
-        berth_norm_row next = row;
+        berth_norm_point(&row, &tensors, i, i + 1 < rows.end ? i + 1 : i);
         berth_norm_turn(in, i, &row);
-        if (i + 1 == rows.end) {
-            berth_norm_write(&row, as, form);
-            break;
-        }
-        next.values = row.values == values ? values + row.hidden : values;
-        berth_norm_point(&next, &tensors, i + 1);
-        if (berth_norm_can_pass(in, &row, &next)) {
-            berth_norm_next(&row, &next, past, form);
+        if (in->is_past && berth_vec_can_pass(row.y) && (!row.sum || berth_vec_can_pass(row.sum))) {
+            one(&row, (berth_sweep_kind){.dtype = dtype, .is_past = 1});
         } else {
-            berth_norm_write(&row, as, form);
-            berth_norm_measure(&next, as, form);
+            one(&row, (berth_sweep_kind){.dtype = dtype});
         }
-        row = next;
     }
     berth_past_end();
 }
 
-BERTH_INLINE void berth_norm_part(const berth_norm_job *in, berth_norm_form form, int64_t part,
+BERTH_INLINE void berth_norm_part(const berth_norm_job *in, berth_norm_one one, int64_t part,
                                   int64_t parts) {
     const berth_dtype dtype = in->args->inputs[0]->dtype;
-    const berth_sweep_kind f32 = {.dtype = BERTH_DTYPE_F32};
-    const berth_sweep_kind bf16 = {.dtype = BERTH_DTYPE_BF16};
-    const berth_sweep_kind joined = {.dtype = BERTH_DTYPE_BF16, .is_joined = 1};
-    const berth_sweep_kind f16 = {.dtype = BERTH_DTYPE_F16};
     if (dtype == BERTH_DTYPE_F32) {
-        berth_norm_rows(in, form, f32, part, parts);
-    } else if (dtype == BERTH_DTYPE_BF16 && in->is_past && berth_vec_has_dot()) {
-        berth_norm_rows(in, form, joined, part, parts);
+        berth_norm_rows(in, one, BERTH_DTYPE_F32, part, parts);
     } else if (dtype == BERTH_DTYPE_BF16) {
-        berth_norm_rows(in, form, bf16, part, parts);
+        berth_norm_rows(in, one, BERTH_DTYPE_BF16, part, parts);
     } else {
-        berth_norm_rows(in, form, f16, part, parts);
-    }
-}
-
-// What `take` gives is the result, for a kernel that can do without a norm.
-BERTH_INLINE void berth_norm_map_as(const berth_norm_job *in, berth_norm_take take,
-                                    berth_sweep_kind as, int64_t part, int64_t parts) {
-    const berth_norm_tensors tensors = berth_norm_tensors_of(in);
-    const berth_span rows = berth_share(berth_row_count(in->args->inputs[0]), part, parts);
-    berth_norm_row row;
-    berth_norm_begin(in, part, &row);
-    for (int64_t i = rows.first; i < rows.end; ++i) {
-        berth_norm_point(&row, &tensors, i);
-        berth_norm_keep(&row, as, take, BERTH_NORM_Y);
-    }
-}
-
-BERTH_INLINE void berth_norm_map_part(const berth_norm_job *in, berth_norm_take take, int64_t part,
-                                      int64_t parts) {
-    const berth_dtype dtype = in->args->inputs[0]->dtype;
-    if (dtype == BERTH_DTYPE_F32) {
-        berth_norm_map_as(in, take, (berth_sweep_kind){.dtype = BERTH_DTYPE_F32}, part, parts);
-    } else if (dtype == BERTH_DTYPE_BF16) {
-        berth_norm_map_as(in, take, (berth_sweep_kind){.dtype = BERTH_DTYPE_BF16}, part, parts);
-    } else {
-        berth_norm_map_as(in, take, (berth_sweep_kind){.dtype = BERTH_DTYPE_F16}, part, parts);
+        berth_norm_rows(in, one, BERTH_DTYPE_F16, part, parts);
     }
 }
 
@@ -209,14 +160,11 @@ static inline berth_status berth_norm_run(const berth_norm *self, const berth_op
     return BERTH_OK;
 }
 
-// The part and the forward of a kernel of that form; BERTH_NORM_FORWARD: of a part of its own.
-#define BERTH_NORM(form, which)                                                                    \
+// The part and the forward of a kernel: `one` does a row, `operands` says what it is made of.
+#define BERTH_NORM(one, which)                                                                     \
     static void part_of(const void *work, int64_t part, int64_t parts) {                           \
-        berth_norm_part(work, (form), part, parts);                                                \
+        berth_norm_part(work, one, part, parts);                                                   \
     }                                                                                              \
-    BERTH_NORM_FORWARD(which)
-
-#define BERTH_NORM_FORWARD(which)                                                                  \
     static berth_status forward(void *self, const berth_op_args *args) {                           \
         return berth_norm_run(self, args, &(which), part_of);                                      \
     }

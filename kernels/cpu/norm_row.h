@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row of a norm, read twice while it stays in the caches: for its mean and mean of squares, then
-// for the result. A kernel says how a value comes about and what becomes of it. All in float32 with
-// one rounding.
+// A row of a norm, read twice while it stays in the first cache: for its mean and mean of squares,
+// then for the result, during which the next row is fetched. A kernel says how a value comes about
+// and what becomes of it. All in float32 with one rounding.
 #ifndef BERTH_KERNELS_CPU_NORM_ROW_H
 #define BERTH_KERNELS_CPU_NORM_ROW_H
 
@@ -16,7 +16,6 @@ typedef struct berth_norm {
     int64_t group;       // of one mean; 0: all
     int64_t options;     // the kernel's own
     int64_t weight_rows; // of x so many rows in turn have one of the weight; 0: all have the same
-    int64_t measured;    // columns that the mean of squares is of; 0: all
 } berth_norm;
 
 // One row of each operand, NULL where absent. `gate` has x's dtype.
@@ -25,12 +24,12 @@ typedef struct berth_norm_row {
     int64_t hidden;
     const void *x;
     const void *gate;
+    const void *next_x; // the rows that come after these, fetched while this one is written
+    const void *next_gate;
     const float *weight;
     const float *bias;
     float *weight_copy; // [hidden] of this thread, for a weight of another dtype
     float *values;      // [hidden] of this thread, for who computes what he norms only once
-    float *factors;     // [groups] of this thread
-    float mean;         // that is taken off
     void *sum;          // where x + gate goes, for a gate that is a residual
     void *y;
 } berth_norm_row;
@@ -65,28 +64,10 @@ BERTH_INLINE berth_vec berth_norm_gate(const berth_norm_row *row, berth_dtype dt
     return berth_norm_load(row, row->gate, dtype, at);
 }
 
-BERTH_INLINE berth_vec berth_norm_sum(const berth_norm_row *row, berth_dtype dtype,
-                                      berth_norm_at at) {
-    return berth_norm_x(row, dtype, at) + berth_norm_gate(row, dtype, at);
-}
-
 BERTH_INLINE berth_vec berth_norm_value(const berth_norm_row *row, berth_dtype dtype,
                                         berth_norm_at at) {
     (void)dtype;
     return berth_norm_load(row, row->values, BERTH_DTYPE_F32, at);
-}
-
-// What a kernel is made of; constants where they are inlined.
-typedef struct berth_norm_form {
-    berth_norm_take take;
-    berth_norm_give give;
-    int is_kept;    // what `take` gives is computed once: it is not x itself
-    int is_centred; // the mean is taken off
-} berth_norm_form;
-
-BERTH_INLINE berth_vec berth_norm_taken(const berth_norm_row *row, berth_dtype dtype,
-                                        berth_norm_form form, berth_norm_at at) {
-    return form.is_kept ? berth_norm_value(row, dtype, at) : form.take(row, dtype, at);
 }
 
 BERTH_INLINE berth_vec berth_norm_weight(const berth_norm_row *row, berth_norm_at at) {
@@ -145,9 +126,8 @@ BERTH_INLINE float berth_norm_mean(const berth_norm_row *row, berth_dtype dtype,
 }
 
 // 1 / sqrt of the mean of (value − mean)² over columns [begin, end), plus eps.
-BERTH_INLINE float berth_norm_factor(const berth_norm_row *row, berth_dtype dtype,
-                                     berth_norm_form form, berth_span columns) {
-    const berth_vec mean = berth_vec_of(form.is_centred ? row->mean : 0);
+BERTH_INLINE berth_vec berth_norm_factor(const berth_norm_row *row, berth_dtype dtype,
+                                         berth_norm_take take, float mean, berth_span columns) {
     berth_vec sums[BERTH_NORM_SUMS] = {{0}};
     int64_t first = columns.first;
     for (; first + BERTH_NORM_SUMS * BERTH_LANES <= columns.end;
@@ -155,49 +135,76 @@ BERTH_INLINE float berth_norm_factor(const berth_norm_row *row, berth_dtype dtyp
         BERTH_UNROLL
         for (int i = 0; i < BERTH_NORM_SUMS; ++i) {
             const berth_norm_at at = {first + i * BERTH_LANES, 1};
-            const berth_vec distance = berth_norm_taken(row, dtype, form, at) - mean;
+            const berth_vec distance = take(row, dtype, at) - berth_vec_of(mean);
             sums[i] = berth_vec_fma(distance, distance, sums[i]);
         }
     }
     for (; first < columns.end; first += BERTH_LANES) {
         const int64_t left = columns.end - first;
-        berth_vec distance = berth_norm_taken(row, dtype, form, (berth_norm_at){first, 0}) - mean;
+        berth_vec distance = take(row, dtype, (berth_norm_at){first, 0}) - berth_vec_of(mean);
         distance = left < BERTH_LANES ? berth_vec_cut(distance, left) : distance;
         sums[0] = berth_vec_fma(distance, distance, sums[0]);
     }
     const float count = (float)(columns.end - columns.first);
-    return 1.0f / sqrtf(berth_norm_total(sums) / count + row->self->eps);
+    return berth_vec_of(1.0f / sqrtf(berth_norm_total(sums) / count + row->self->eps));
 }
 
-static inline int64_t berth_norm_group(const berth_norm_row *row) {
-    return row->self->group > 0 ? row->self->group : row->hidden;
+// Columns that have one mean, which is taken off, and one factor.
+typedef struct berth_norm_slice {
+    float mean;
+    berth_span columns;
+    berth_vec factor;
+} berth_norm_slice;
+
+BERTH_INLINE void berth_norm_fetch_next(const berth_norm_row *row, berth_dtype dtype,
+                                        int64_t first) {
+    const int64_t bytes = first * (BERTH_DTYPE_BITS(dtype) / 8);
+    BERTH_PREFETCH((const char *)row->next_x + bytes);
+    if (row->gate) {
+        BERTH_PREFETCH((const char *)row->next_gate + bytes);
+    }
 }
 
-// The columns of a group times its factor. Why the store by parts: a group may end inside a vector,
-// whose other lanes are the next group's.
+// The columns times a factor. Why the store by parts: a group may end inside a vector, whose other
+// lanes are the next group's.
 BERTH_INLINE void berth_norm_scale(const berth_norm_row *all, berth_sweep_kind as,
-                                   berth_norm_form form, int64_t group, int64_t end) {
+                                   berth_norm_take take, berth_norm_give give,
+                                   const berth_norm_slice *of) {
     const berth_norm_row row = *all; // no store changes it, for all that the compiler knows
-    const berth_vec mean = berth_vec_of(form.is_centred ? row.mean : 0);
-    const berth_vec factor = berth_vec_of(row.factors[group]);
-    berth_norm_at at = {group * berth_norm_group(all), 1};
+    const berth_vec mean = berth_vec_of(of->mean);
+    const berth_vec factor = of->factor;
+    const int64_t end = of->columns.end;
+    berth_norm_at at = {of->columns.first, 1};
     for (; at.first + BERTH_LANES <= end; at.first += BERTH_LANES) {
-        const berth_vec normal = (berth_norm_taken(&row, as.dtype, form, at) - mean) * factor;
-        berth_vec_store_as(row.y, as.dtype, at.first, form.give(&row, as.dtype, at, normal));
+        const berth_vec normal = (take(&row, as.dtype, at) - mean) * factor;
+        berth_norm_fetch_next(&row, as.dtype, at.first);
+        berth_sweep_store(as, row.y, at.first, give(&row, as.dtype, at, normal));
     }
     at.is_whole = 0;
     if (at.first < end) {
-        const berth_vec normal = (berth_norm_taken(&row, as.dtype, form, at) - mean) * factor;
+        const berth_vec normal = (take(&row, as.dtype, at) - mean) * factor;
         berth_vec_store_part(row.y, as.dtype, at.first, end - at.first,
-                             form.give(&row, as.dtype, at, normal));
+                             give(&row, as.dtype, at, normal));
     }
 }
 
-BERTH_INLINE void berth_norm_write(const berth_norm_row *row, berth_sweep_kind as,
-                                   berth_norm_form form) {
-    const int64_t group = berth_norm_group(row);
-    for (int64_t i = 0; i * group < row->hidden; ++i) {
-        berth_norm_scale(row, as, form, i, (i + 1) * group);
+BERTH_INLINE void berth_norm_columns(const berth_norm_row *row, berth_sweep_kind as,
+                                     berth_norm_take take, berth_norm_give give,
+                                     berth_norm_slice of) {
+    of.factor = berth_norm_factor(row, as.dtype, take, of.mean, of.columns);
+    berth_norm_scale(row, as, take, give, &of);
+}
+
+BERTH_INLINE void berth_norm_groups(const berth_norm_row *row, berth_sweep_kind as,
+                                    berth_norm_take take, berth_norm_give give) {
+    const int64_t group = row->self->group > 0 ? row->self->group : row->hidden;
+    const berth_sweep_kind kind = {
+        .dtype = as.dtype,
+        .is_past = as.is_past && group % BERTH_LANES == 0,
+    };
+    for (int64_t first = 0; first < row->hidden; first += group) {
+        const berth_span columns = {first, first + group};
+        berth_norm_columns(row, kind, take, give, (berth_norm_slice){.columns = columns});
     }
 }
 

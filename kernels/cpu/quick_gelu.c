@@ -5,11 +5,9 @@
 BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, berth_vec x,
                                berth_vec unused) {
     (void)self;
+    (void)dtype;
     (void)unused;
-    if (BERTH_HAS_TABLE && dtype == BERTH_DTYPE_BF16) {
-        return berth_vec_bend(berth_bend_quick_gelu, 2, x);
-    }
-    return berth_vec_gate_as(dtype, x, berth_vec_of(1.702f), x);
+    return x * berth_vec_sigmoid(berth_vec_of(1.702f) * x);
 }
 
 BERTH_SWEEP(unary, formula)

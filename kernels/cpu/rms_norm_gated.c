@@ -9,8 +9,7 @@ static const berth_norm_operands operands = {.gate = 2, .weight = 1, .bias = -1,
 BERTH_INLINE berth_vec gated(const berth_norm_row *row, berth_dtype dtype, berth_norm_at at,
                              berth_vec value) {
     const berth_vec z = berth_norm_gate(row, dtype, at);
-    return value * (row->self->options & IS_SIGMOID ? berth_vec_sigmoid_as(dtype, z)
-                                                    : berth_vec_silu_as(dtype, z));
+    return value * (row->self->options & IS_SIGMOID ? berth_vec_sigmoid(z) : berth_vec_silu(z));
 }
 
 BERTH_INLINE berth_vec take(const berth_norm_row *row, berth_dtype dtype, berth_norm_at at) {
@@ -26,18 +25,16 @@ BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, berth_
     return gated(row, dtype, at, scaled);
 }
 
-static void part_of(const void *work, int64_t part, int64_t parts) {
-    const berth_norm_job *in = work;
-    const berth_norm_form gated_first = {.take = take, .give = give, .is_kept = 1};
-    const berth_norm_form plain = {.take = berth_norm_x, .give = give};
-    if (berth_norm_input(in, operands.gate) && !(in->self->options & IS_NORM_FIRST)) {
-        berth_norm_part(in, gated_first, part, parts);
+BERTH_INLINE void one(const berth_norm_row *row, berth_sweep_kind as) {
+    if (row->gate && !(row->self->options & IS_NORM_FIRST)) {
+        berth_norm_keep(row, as, take, BERTH_NORM_VALUES);
+        berth_norm_groups(row, as, berth_norm_value, give);
     } else {
-        berth_norm_part(in, plain, part, parts);
+        berth_norm_groups(row, as, berth_norm_x, give);
     }
 }
 
-BERTH_NORM_FORWARD(operands)
+BERTH_NORM(one, operands)
 
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     const berth_status status = berth_norm_create(site, device, out_self);

@@ -42,19 +42,13 @@
 //   rest            a less the nearest whole number; of infinities 0
 //   scale           a · 2^power, a whole number; subnormal, 0 and infinite where that is right
 //   reciprocal      within 2 units in the last place
-//   estimate        the same within 2^-14
-//   part            a less the largest whole number that is not above it; of infinities 0
-//   raise           a · 2^(power − part), part being that of the power
 //   widen, narrow   numbers of 16 bits as ones of 32, and their lower halves; _twice: bytes
 //   round_bf16      the upper half of the result is the bf16 that berth_to_bf16 makes
 //   to_f16          as berth_to_f16 does
-//   join_bf16       two vectors, rounded by the machine, one behind the other; subnormal numbers
-//                   become 0. Only where berth_vec_has_dot holds. mix: the halves of such a vector
-//                   by turns
 //   low, high       the lower, the upper halves of two by turns; even, odd: every second lane of
 //                   two, which takes them apart again
 //   table           the number of a table of BERTH_TABLE that the lowest bits of each lane name;
-//                   fast where BERTH_HAS_TABLE. table_half: of half as many, for less
+//                   fast where BERTH_HAS_TABLE
 //   dot_words       sum + the products of both pairs of signed 16 bits of each lane
 //   dot_bytes       sum + the four products of unsigned bytes by signed ones of each lane
 //   pick_bytes      of the bytes of two vectors, one behind the other, those that the lowest bits
@@ -114,26 +108,12 @@ BERTH_INLINE berth_vec berth_vec_scale(berth_vec a, berth_vec power) {
     return _mm512_scalef_ps(a, power);
 }
 
-BERTH_INLINE berth_vec berth_vec_part(berth_vec a) {
-    return _mm512_reduce_ps(a, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
-}
-
-// The instruction takes the floor of the power.
-BERTH_INLINE berth_vec berth_vec_raise(berth_vec a, berth_vec power, berth_vec part) {
-    (void)part;
-    return _mm512_scalef_ps(a, power);
-}
-
 // One step of Newton's method. Where it has no value, the estimate is 0 or infinite, and right.
 BERTH_INLINE berth_vec berth_vec_reciprocal(berth_vec a) {
     const berth_vec estimate = _mm512_rcp14_ps(a);
     const berth_vec error = _mm512_fnmadd_ps(a, estimate, _mm512_set1_ps(1));
     const __mmask16 has_value = _mm512_cmp_ps_mask(error, error, _CMP_ORD_Q);
     return _mm512_mask_fmadd_ps(estimate, has_value, error, estimate);
-}
-
-BERTH_INLINE berth_vec berth_vec_estimate(berth_vec a) {
-    return _mm512_rcp14_ps(a);
 }
 
 BERTH_INLINE berth_vec_bits berth_vec_widen(berth_vec_halves a) {
@@ -164,10 +144,6 @@ BERTH_INLINE berth_vec_bits berth_vec_round_bf16(berth_vec a) {
 BERTH_INLINE berth_vec berth_vec_table(const float *numbers, berth_vec_bits indices) {
     return _mm512_permutex2var_ps(_mm512_loadu_ps(numbers), (__m512i)indices,
                                   _mm512_loadu_ps(numbers + BERTH_LANES));
-}
-
-BERTH_INLINE berth_vec berth_vec_table_half(const float *numbers, berth_vec_bits indices) {
-    return _mm512_permutexvar_ps((__m512i)indices, _mm512_loadu_ps(numbers));
 }
 
 BERTH_INLINE void berth_vec_store_past(void *to, berth_vec a) {
@@ -219,20 +195,6 @@ BERTH_INLINE berth_vec_bits berth_vec_pick_bytes(berth_vec_bits a, berth_vec_bit
 
 BERTH_INLINE int berth_vec_has_pick_bytes(void) {
     return __builtin_cpu_supports("avx512vbmi") != 0;
-}
-
-BERTH_INLINE berth_vec berth_vec_join_bf16(berth_vec first, berth_vec second) {
-    berth_vec both;
-    __asm__("vcvtne2ps2bf16 %1, %2, %0" : "=v"(both) : "v"(first), "v"(second));
-    return both;
-}
-
-BERTH_INLINE berth_vec berth_vec_mix(berth_vec a) {
-    const __m512i low = _mm512_cvtepu16_epi32(
-        _mm256_set_epi16(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
-    const __m512i turns = _mm512_or_si512(
-        low, _mm512_slli_epi32(_mm512_add_epi32(low, _mm512_set1_epi32(BERTH_LANES)), 16));
-    return (berth_vec)_mm512_permutexvar_epi16(turns, (__m512i)a);
 }
 
 BERTH_INLINE berth_vec berth_vec_low(berth_vec a, berth_vec b) {
@@ -399,7 +361,7 @@ BERTH_INLINE berth_vec berth_vec_load_f16(const uint16_t *from) {
 }
 
 BERTH_INLINE berth_vec_halves berth_vec_to_f16(berth_vec a) {
-    berth_vec_halves halves = {0};
+    berth_vec_halves halves;
     for (int lane = 0; lane < BERTH_LANES; ++lane) {
         halves[lane] = berth_to_f16(a[lane]);
     }
@@ -472,19 +434,6 @@ BERTH_INLINE berth_vec berth_vec_scale(berth_vec a, berth_vec power) {
     return a * first * second;
 }
 
-BERTH_INLINE berth_vec berth_vec_part(berth_vec a) {
-    const berth_vec rest = berth_vec_rest(a);
-    return rest + berth_vec_if_less(rest, berth_vec_of(0), berth_vec_of(1), berth_vec_of(0));
-}
-
-BERTH_INLINE berth_vec berth_vec_raise(berth_vec a, berth_vec power, berth_vec part) {
-    return berth_vec_scale(a, power - part);
-}
-
-BERTH_INLINE berth_vec berth_vec_table_half(const float *numbers, berth_vec_bits indices) {
-    return berth_vec_table(numbers, indices % (BERTH_TABLE / 2));
-}
-
 BERTH_INLINE berth_vec berth_vec_reciprocal(berth_vec a) {
     return berth_vec_of(1) / a;
 }
@@ -497,10 +446,6 @@ BERTH_INLINE berth_vec_bits berth_vec_round_bf16(berth_vec a) {
     return (rounded & ~is_nan) | ((bits | 0x400000u) & is_nan);
 }
 
-BERTH_INLINE berth_vec berth_vec_estimate(berth_vec a) {
-    return berth_vec_of(1) / a;
-}
-
 // sum += first · first + second · second of each pair of bf16. Only where berth_vec_has_dot holds.
 #define berth_vec_dot(sum, a, b)            ((void)(a), (void)(b), (sum))
 #define berth_vec_has_dot()                 0
@@ -508,8 +453,6 @@ BERTH_INLINE berth_vec berth_vec_estimate(berth_vec a) {
 #define berth_vec_has_dot_bytes()           0
 #define berth_vec_pick_bytes(a, b, indices) ((void)(a), (void)(b), (indices))
 #define berth_vec_has_pick_bytes()          0
-#define berth_vec_join_bf16(first, second)  ((void)(second), (first))
-#define berth_vec_mix(a)                    (a)
 #endif
 
 // Whether this machine runs what is compiled for a set (all that have AVX2 have F16C, too).

@@ -24,8 +24,8 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
     const berth_vec square = berth_vec_of(self->numbers[AP]) * x * x;
     const berth_vec power = expm1_of(berth_vec_at_most(x, berth_vec_of(self->numbers[E])));
     const berth_vec below = (power - x) * berth_vec_of(self->numbers[AN]);
-    const berth_vec curve = berth_vec_if_less(berth_vec_of(0), x, square, below);
-    return berth_vec_fma(berth_vec_of(self->numbers[B]), x, curve);
+    const berth_vec curve = berth_vec_pick((berth_vec_ints)(x > 0.0f), square, below);
+    return curve + berth_vec_of(self->numbers[B]) * x;
 }
 
 static void part_of(const void *work, int64_t part, int64_t parts) {
