@@ -123,7 +123,7 @@ template <typename T, int N, int COUNT, bool ADDS> struct kept_row {
                 gpu_pack<T, N> out;
 #pragma unroll
                 for (int j = 0; j < N; ++j) {
-                    out.at[j] = gpu_round<T>(value(p, j) * (scale * gpu_float(w.at[j])));
+                    out.at[j] = gpu_round<T>(value(p, j) * scale * gpu_float(w.at[j]));
                 }
                 gpu_store<T, N>(to, i, out);
             }
