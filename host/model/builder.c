@@ -376,19 +376,25 @@ static berth_status check_linear(const berth_linear *linear) {
     return BERTH_OK;
 }
 
-static berth_value slot_linear(berth_builder *builder, const berth_linear *linear, berth_value x) {
+static berth_value slot_linear_matrix(berth_builder *builder, const berth_linear *linear,
+                                      berth_value x, berth_value *out_weight) {
     berth_building *building = behind(builder);
     if (berth_graph_has_failed(building->graph)) {
         return BERTH_VALUE_NONE;
     }
-    const berth_linear own = READ(berth_linear, linear);
+    berth_linear own = READ(berth_linear, linear);
+    own.is_matrix = out_weight != NULL;
     berth_value y = BERTH_VALUE_NONE;
     berth_status status = check_linear(&own);
     if (status == BERTH_OK) {
-        status = berth_quantization_build(building, &own, x, &y);
+        status = berth_quantization_build(building, &own, x, out_weight, &y);
     }
     stop(building, status);
     return berth_graph_has_failed(building->graph) ? BERTH_VALUE_NONE : y;
+}
+
+static berth_value slot_linear(berth_builder *builder, const berth_linear *linear, berth_value x) {
+    return slot_linear_matrix(builder, linear, x, NULL);
 }
 
 static berth_status check_experts(const berth_experts *experts, const berth_linear stacks[2]) {
@@ -481,6 +487,7 @@ void berth_building_open(berth_building *building, const berth_json *config) {
         .ignore = slot_ignore,
         .experts = slot_experts,
         .kv_scale = slot_kv_scale,
+        .linear_matrix = slot_linear_matrix,
         .max_model_len = building->config->max_model_len,
     };
 }

@@ -96,10 +96,11 @@ BERTH_MUST_CHECK berth_status berth_quant_document_read(const berth_registry *re
 BERTH_MUST_CHECK berth_status berth_quantization_choose(berth_building *building,
                                                         const berth_checkpoint *checkpoint,
                                                         const char *wanted);
-// Lets the scheme's method build one linear layer.
+// Lets the scheme's method build one linear layer; where linear->is_matrix, `out_weight` is written
+// and `out_y` is x as the method has products see it.
 BERTH_MUST_CHECK berth_status berth_quantization_build(berth_building *building,
                                                        const berth_linear *linear, berth_value x,
-                                                       berth_value *out_y);
+                                                       berth_value *out_weight, berth_value *out_y);
 // Lets the scheme's method build the experts of a mixture.
 BERTH_MUST_CHECK berth_status berth_quantization_experts(berth_building *building,
                                                          const berth_experts *experts,

@@ -26,11 +26,13 @@ static berth_status not_whole(const berth_parameter *given, const char *shard, i
                       shard == NULL ? "" : shard, shard == NULL ? "" : "'", at, factor);
 }
 
-// Where the last shard ends may be inside of the last element.
+// Where the last shard ends, and with it its tensor, may be inside of the last element.
 static berth_status divide_shard(const berth_parameter *given, uint64_t index, int64_t factor,
                                  berth_shard *out) {
     *out = berth_shard_at(given, index);
-    const bool is_last = index + 1 == given->shard_count && out->stored_extent == 0;
+    const bool is_end =
+        out->stored_extent == 0 || out->stored_offset + out->extent == out->stored_extent;
+    const bool is_last = is_end && index + 1 == given->shard_count;
     if (out->offset % factor != 0 || out->stored_offset % factor != 0) {
         return not_whole(given, out->id,
                          out->offset % factor != 0 ? out->offset : out->stored_offset, factor);
@@ -41,7 +43,7 @@ static berth_status divide_shard(const berth_parameter *given, uint64_t index, i
     out->offset /= factor;
     out->extent = divide_up(out->extent, factor);
     out->stored_offset /= factor;
-    out->stored_extent /= factor;
+    out->stored_extent = divide_up(out->stored_extent, factor);
     return BERTH_OK;
 }
 

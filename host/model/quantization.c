@@ -430,16 +430,30 @@ static berth_status report(berth_building *building, const char *name,
                                                 });
 }
 
+static berth_status check_matrix(const berth_processing *layer) {
+    return layer->linear.is_matrix == 0 || layer->method.apply_matrix != NULL
+               ? BERTH_OK
+               : BERTH_FAIL(UNSUPPORTED,
+                            "'%s': the method '%s' of scheme '%s' (plugin %s) gives no weight in "
+                            "floats, which is what the layer multiplies by",
+                            layer->linear.prefix, layer->method.name, layer->scheme->config.name,
+                            layer->scheme->owner->id);
+}
+
 berth_status berth_quantization_build(berth_building *building, const berth_linear *linear,
-                                      berth_value x, berth_value *out_y) {
+                                      berth_value x, berth_value *out_weight, berth_value *out_y) {
     berth_processing *layer = NULL;
     berth_value weights[BERTH_MAX_WEIGHTS] = {0};
     BERTH_TRY(describe(building, linear, &layer));
     BERTH_TRY(name_modules(building, layer));
     BERTH_TRY(get_method(building, layer));
+    BERTH_TRY(check_matrix(layer));
     BERTH_TRY(create_weights(building, layer, weights));
-    berth_plugin_enter(layer->scheme->owner, "apply");
-    *out_y = layer->method.apply(&building->face, &layer->linear, weights, x);
+    const bool is_matrix = layer->linear.is_matrix != 0;
+    berth_plugin_enter(layer->scheme->owner, is_matrix ? "apply_matrix" : "apply");
+    *out_y = is_matrix ? layer->method.apply_matrix(&building->face, &layer->linear, weights, x,
+                                                    out_weight)
+                       : layer->method.apply(&building->face, &layer->linear, weights, x);
     BERTH_TRY(berth_plugin_leave(BERTH_OK));
     return report(building, layer->linear.prefix, layer);
 }

@@ -124,6 +124,7 @@ static const berth_slot quant_method_slots[] = {
     SLOT(berth_quant_method, apply, REQUIRED),
     SLOT(berth_quant_method, process_weights_after_loading, INHERIT),
     SLOT(berth_quant_method, apply_experts, OPTIONAL),
+    SLOT(berth_quant_method, apply_matrix, OPTIONAL),
 };
 
 static const berth_slot kv_cache_method_slots[] = {

@@ -155,6 +155,8 @@ typedef struct berth_linear {
     int64_t stack_size;
     int64_t stored_slice_offset;
     int64_t stored_slice_extent;
+    // Set by the host: the layer is built by `linear_matrix` of the builder. From ABI 1.1 on
+    uint64_t is_matrix;
 } berth_linear;
 
 // The experts of a mixture, for tokens that have been given theirs, by way of their quantization
@@ -226,6 +228,11 @@ struct berth_builder {
     // What an op on the cache of the layer takes as scale of state 0 (keys) or 1 (values), after
     // kv_cache; BERTH_VALUE_NONE where the cache keeps numbers and no codes. From ABI 1.1 on
     berth_value (*kv_scale)(berth_builder *builder, const char *layer, uint64_t state);
+    // Instead of `linear`, for an op that multiplies by the weight in its own way: writes the
+    // weight [output_size, input_size] in floats and returns x as the layer's method has products
+    // see it. The bias is the caller's. From ABI 1.1 on
+    berth_value (*linear_matrix)(berth_builder *builder, const berth_linear *linear, berth_value x,
+                                 berth_value *out_weight);
 };
 
 // ---- calls as one expression --------------------------------------------------------------------

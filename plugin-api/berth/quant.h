@@ -64,6 +64,11 @@ typedef struct berth_quant_method {
     // refused where it is the method of experts.
     berth_value (*apply_experts)(berth_builder *builder, const berth_experts *experts,
                                  const berth_value *w13, const berth_value *w2);
+    // [optional][startup] From ABI 1.1 on. Called instead of `apply` where linear->is_matrix, which
+    // the other slots see too: writes the weight [outputs, inputs] in floats, and returns x in
+    // floats that are exactly what products see of it. A method without it is refused there.
+    berth_value (*apply_matrix)(berth_builder *builder, const berth_linear *linear,
+                                const berth_value *weights, berth_value x, berth_value *out_weight);
 } berth_quant_method;
 
 typedef struct berth_quant_config {

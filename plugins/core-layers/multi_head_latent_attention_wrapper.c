@@ -108,6 +108,25 @@ static berth_value scale_query(const berth_mixer *mixer, berth_value query) {
                             BERTH_INPUTS(query, by));
 }
 
+// The normalised latent as keys and values are made of it, and the weight that makes them.
+static berth_value compress(const berth_mixer *mixer, const sizes *size, berth_value latent,
+                            berth_value *out_weight) {
+    const int64_t whole = size->heads * (size->nope + size->value);
+    const berth_part part =
+        berth_world_part(mixer->builder, mixer->call, mixer->world, "kv_b_proj.weight", whole);
+    const berth_linear linear = {
+        .size = sizeof(berth_linear),
+        .prefix = berth_mixer_name(mixer, "kv_b_proj"),
+        .layer_class = "ColumnParallelLinear",
+        .input_size = size->rank,
+        .output_size = part.extent,
+        .stored_output_offset = part.offset,
+        .stored_output_extent = part.extent < whole ? whole : 0,
+    };
+    return mixer->builder->linear_matrix(
+        mixer->builder, &linear, berth_mixer_norm(mixer, "kv_a_layernorm", latent, 1), out_weight);
+}
+
 static berth_value attend(const berth_mixer *mixer, const sizes *size, berth_value query,
                           berth_value keys) {
     berth_builder *builder = mixer->builder;
@@ -119,11 +138,6 @@ static berth_value attend(const berth_mixer *mixer, const sizes *size, berth_val
         .head_size = size->rank + size->rope,
         .is_latent = 1,
     };
-    const berth_mixer_weight weight = {
-        .name = "kv_b_proj.weight",
-        .shape = {size->heads * (size->nope + size->value), size->rank},
-        .ndim = 2,
-    };
     const berth_value all = berth_mixer_split(mixer, query, size->own, size->nope + size->rope);
     const berth_value latent = berth_mixer_columns(mixer, keys, 0, size->rank);
     const berth_value rotated = berth_mixer_columns(mixer, keys, size->rank, size->rope);
@@ -132,13 +146,13 @@ static berth_value attend(const berth_mixer *mixer, const sizes *size, berth_val
         berth_mixer_split(mixer, rotated, 1, size->rope),
     };
     rotate(mixer, size, pair);
+    berth_value weight = BERTH_VALUE_NONE;
+    const berth_value c_kv = compress(mixer, size, latent, &weight);
     builder->kv_cache(builder, &cache);
     return BERTH_EMIT(
         builder, "mla", .prefix = cache.layer,
-        BERTH_INPUTS(scale_query(mixer, builder->slice(builder, all, 2, 0, size->nope)),
-                     berth_mixer_norm(mixer, "kv_a_layernorm", latent, 1),
-                     berth_mixer_join(mixer, pair[1]), berth_mixer_parameter(mixer, weight),
-                     scale_query(mixer, pair[0])),
+        BERTH_INPUTS(scale_query(mixer, builder->slice(builder, all, 2, 0, size->nope)), c_kv,
+                     berth_mixer_join(mixer, pair[1]), weight, scale_query(mixer, pair[0])),
         BERTH_ATTRIBUTES(BERTH_F64("scale", berth_call_f64(mixer->call, "scale", 1)),
                          BERTH_I64("v_head_dim", size->value)));
 }

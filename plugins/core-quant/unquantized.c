@@ -30,6 +30,15 @@ static berth_value apply(berth_builder *builder, const berth_linear *linear,
                       BERTH_INPUTS(x, weights[0], weights[1]));
 }
 
+static berth_value apply_matrix(berth_builder *builder, const berth_linear *linear,
+                                const berth_value *weights, berth_value x,
+                                berth_value *out_weight) {
+    (void)builder;
+    (void)linear;
+    *out_weight = weights[0];
+    return x;
+}
+
 static berth_value apply_experts(berth_builder *builder, const berth_experts *experts,
                                  const berth_value *w13, const berth_value *w2) {
     return BERTH_EMIT(builder, "unquantized_fused_moe", .prefix = experts->prefix,
@@ -45,6 +54,7 @@ static const berth_quant_method method = {
     .create_weights = create_weights,
     .apply = apply,
     .apply_experts = apply_experts,
+    .apply_matrix = apply_matrix,
 };
 
 static const berth_quant_method *get_quant_method(const berth_host *host, const berth_json *config,

@@ -19,6 +19,7 @@
 #define W4ZERO SHARED "/ct-w4a16-g32-asym"
 #define BLOCK  SHARED "/hf-fp8-block"
 #define STATIC SHARED "/hf-fp8-static"
+#define LATENT "tests/data/quant/hf-fp8-block-deepseek"
 #define AWQ    SHARED "/awq-4bit-g32"
 #define NVFP4  SHARED "/nvfp4"
 #define SLIM   SHARED "/modelslim-w8a8"
@@ -111,6 +112,10 @@ static const refusal refusals[] = {
            "weight_block_size has 2 sizes, [0, 32]", QKV("fp8")),
     CONFIG(BLOCK, "\"weight_block_size\": [\n      32,", "\"weight_block_size\": [",
            "weight_block_size has 1 sizes", QKV("fp8")),
+    CONFIG(LATENT, "\"quant_method\": \"fp8\"",
+           "\"quant_method\": \"gptq\", \"bits\": 4, \"group_size\": 16",
+           "'" ATTN "kv_b_proj': the method 'packed codes, inputs in floats' of scheme 'gptq'",
+           "gives no weight in floats"),
     CONFIG(AWQ, "\"version\": \"gemm\"", "\"version\": \"gemv\"", "version 'gemv' of awq",
            QKV("awq")),
     CONFIG(AWQ, "\"bits\": 4", "\"bits\": 8", "awq has 4 bits, this one 8", QKV("awq")),
@@ -134,6 +139,8 @@ static const refusal refusals[] = {
     LACKS(W4, DOWN ".weight_scale", MISSING(".weight_scale", "compressed-tensors")),
     LACKS(W4ZERO, DOWN ".weight_zero_point", MISSING(".weight_zero_point", "compressed-tensors")),
     LACKS(BLOCK, DOWN ".weight_scale_inv", MISSING(".weight_scale_inv", "fp8")),
+    LACKS(LATENT, ATTN "kv_b_proj.weight_scale_inv",
+          "1 tensor missing: '" ATTN "kv_b_proj.weight_scale_inv'"),
     LACKS(STATIC, DOWN ".input_scale", MISSING(".input_scale", "fp8")),
     LACKS(AWQ, DOWN ".qzeros", MISSING(".qzeros", "awq")),
     LACKS(NVFP4, DOWN ".weight_global_scale",
@@ -186,6 +193,9 @@ static const refusal refusals[] = {
           NUMBER(DOWN ".weight_scale_inv", "nan"), DOWN_OF("fp8")),
     BYTES(BLOCK, DOWN ".weight_scale_inv", "\x00\x00\x80\xbf",
           NUMBER(DOWN ".weight_scale_inv", "-1"), DOWN_OF("fp8")),
+    BYTES(LATENT, ATTN "kv_b_proj.weight_scale_inv", "\x00\x00\xc0\x7f",
+          NUMBER(ATTN "kv_b_proj.weight_scale_inv", "nan"),
+          "layer '" ATTN "kv_b_proj' of scheme 'fp8'"),
     BYTES(STATIC, DOWN ".input_scale", "\x00\x00\x80\x7f", NUMBER(DOWN ".input_scale", "inf"),
           DOWN_OF("fp8")),
     BYTES(STATIC, DOWN ".weight_scale", "\x00\x00\x00\x00", NUMBER(DOWN ".weight_scale", "0"),

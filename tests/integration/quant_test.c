@@ -44,6 +44,7 @@ static const char *const folders[] = {
     SHARED "/mxfp4-moe",
     SHARED "/modelslim-w4a8-dynamic",
     DATA "/fp8-kv",
+    DATA "/hf-fp8-block-deepseek",
 };
 
 static void check_eval(const char *folder, const char *platform, const char *dtype) {

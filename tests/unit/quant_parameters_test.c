@@ -204,6 +204,33 @@ TEST(scale_per_tensor_of_a_fused_tensor_is_for_all_shards) {
     end(&f);
 }
 
+TEST(last_shard_may_end_with_its_tensor_inside_of_a_block) {
+    static const float of_q[] = {1};
+    static const float of_k[] = {2, 3};
+    static const tensor_row rows[] = {
+        {"a.k.scale", "F32", "[2, 1]", sizeof of_k, of_k},
+        {"a.q.scale", "F32", "[1, 1]", sizeof of_q, of_q},
+    };
+    static const berth_shard stored_q = {
+        .size = sizeof stored_q, .id = "q", .extent = 12, .stored_extent = 12};
+    static const berth_shard stored_k = {
+        .size = sizeof stored_k, .id = "k", .offset = 12, .extent = 20, .stored_extent = 20};
+    const berth_shard *const both[] = {&stored_q, &stored_k};
+    fixture f;
+    float scales[3] = {0};
+    start(&f, rows, BERTH_COUNT(rows));
+    berth_parameter declared = declare("a.qk.scale", "f32");
+    declared.shards = both;
+    declared.shard_count = 2;
+    declared.output_factor = 12;
+    declared.input_factor = 64;
+    load(&f, &declared, scales, sizeof scales);
+    CHECK_INT((int)scales[0], 1);
+    CHECK_INT((int)scales[2], 3);
+    CHECK_OK(berth_parameters_check(f.parameters));
+    end(&f);
+}
+
 TEST(shard_that_ends_inside_of_a_block_is_refused_by_its_name) {
     fixture f;
     const tensor_row rows[] = {

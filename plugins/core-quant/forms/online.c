@@ -186,6 +186,6 @@ const berth_quant_method *berth_form_online(const berth_linear *linear, berth_fo
     notes[BERTH_SCALED_INPUT] = rule.input;
     notes[BERTH_SCALED_ROWS] = rule.block;
     notes[BERTH_SCALED_COLUMNS] = rule.block;
-    return linear->stack_size > 0 || !berth_form_is_body(linear) ? berth_form_none(linear)
-                                                                 : &method;
+    const int is_left = linear->stack_size > 0 || linear->is_matrix || !berth_form_is_body(linear);
+    return is_left ? berth_form_none(linear) : &method;
 }

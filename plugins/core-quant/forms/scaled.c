@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input: a layer whose weights are codes of 8 bits, as its notes say. Output: its parameters and
 // nodes. Shards of a fused layer keep their own codes and scales: what is per tensor in the file
-// becomes per output here, so nothing is quantized a second time.
+// becomes per output here, so nothing is quantized a second time. Where the layer is a matrix of
+// floats, codes and scales are only loaded, to make it.
 #include "forms.h"
 
 enum { WEIGHT, SCALE, INPUT_SCALE, INPUT_ZERO, SUM_BIAS, BIAS };
@@ -36,7 +37,8 @@ static berth_value declare_scale(berth_builder *builder, const berth_linear *lin
     int64_t shape[BERTH_QUANT_DIMS];
     berth_parameter scale = berth_quant_parameter(
         builder, linear, is_inverse ? "weight_scale_inv" : "weight_scale", shape);
-    scale.dtype = "float";
+    scale.role = linear->is_matrix ? BERTH_PARAMETER_STORED : BERTH_PARAMETER_RESIDENT;
+    scale.dtype = linear->is_matrix ? "f32" : "float";
     scale.is_scale = 1;
     if (of->part == BERTH_FORM_PER_BLOCK) {
         scale.output_factor = of->rows;
@@ -51,6 +53,9 @@ static berth_value declare_scale(berth_builder *builder, const berth_linear *lin
     scale.dtype = "f32";
     scale.is_per_tensor = 1;
     (void)builder->parameter(builder, &scale);
+    if (linear->is_matrix) { // read by what makes it
+        return BERTH_VALUE_NONE;
+    }
     const int64_t column[] = {linear->output_size, 1};
     return berth_quant_made(builder, linear, "weight_scale_of_outputs", "f32", column);
 }
@@ -95,25 +100,37 @@ static void declare_input(berth_builder *builder, const berth_linear *linear, co
                 : berth_quant_made_vector(builder, linear, "sum_bias", "i32", linear->output_size);
 }
 
-static void create_weights(berth_builder *builder, const berth_linear *linear,
+static void declare_weight(berth_builder *builder, const berth_linear *linear, const notes *of,
                            berth_value *weights) {
-    const notes of = read(linear);
-    if (linear->stack_size > 0 && of.zero != BERTH_FORM_SYMMETRIC) {
-        berth_build_fail(builder, BERTH_UNSUPPORTED,
-                         "layer '%s': experts whose inputs have a zero point are not there",
-                         linear->prefix);
-        return;
-    }
     int64_t shape[BERTH_QUANT_DIMS];
     berth_parameter weight = berth_quant_parameter(builder, linear, "weight", shape);
-    weight.dtype = of.code == BERTH_CODE_I8 ? "i8" : "f8_e4m3fn";
-    if (of.zero == BERTH_FORM_ZERO_POINT) { // also read for the sums of its rows
+    weight.dtype = of->code == BERTH_CODE_I8 ? "i8" : "f8_e4m3fn";
+    if (linear->is_matrix || of->zero == BERTH_FORM_ZERO_POINT) { // read once loaded
         weight.role = BERTH_PARAMETER_STORED;
         (void)builder->parameter(builder, &weight);
         weight.role = BERTH_PARAMETER_RESIDENT;
     }
-    weights[WEIGHT] = builder->parameter(builder, &weight);
-    weights[SCALE] = declare_scale(builder, linear, &of);
+    if (!linear->is_matrix) {
+        weights[WEIGHT] = builder->parameter(builder, &weight);
+    }
+    weights[SCALE] = declare_scale(builder, linear, of);
+    if (linear->is_matrix) {
+        const int64_t sizes[] = {linear->output_size, linear->input_size};
+        weights[WEIGHT] =
+            berth_quant_made(builder, linear, "weight_matrix", builder->activation_dtype, sizes);
+    }
+}
+
+static void create_weights(berth_builder *builder, const berth_linear *linear,
+                           berth_value *weights) {
+    const notes of = read(linear);
+    if ((linear->stack_size > 0 || linear->is_matrix) && of.zero != BERTH_FORM_SYMMETRIC) {
+        berth_build_fail(builder, BERTH_UNSUPPORTED,
+                         "layer '%s': %s whose inputs have a zero point are not there",
+                         linear->prefix, linear->is_matrix ? "matrices" : "experts");
+        return;
+    }
+    declare_weight(builder, linear, &of, weights);
     if (of.input == BERTH_FORM_INPUT_STATIC) {
         declare_input(builder, linear, &of, weights);
     }
@@ -153,6 +170,24 @@ static void spread_scales(const berth_linear *linear, cursor *at) {
     }
     ++at->stored;
     ++at->made;
+}
+
+// The numbers that the codes stand for, as activations are kept.
+static void widen(const berth_linear *linear, const notes *of, cursor *at) {
+    const berth_tensor *codes = *at->stored++;
+    const berth_tensor *scales = *at->stored++;
+    const berth_tensor *to = *at->made++;
+    const int is_per_tensor = of->part == BERTH_FORM_PER_TENSOR;
+    const int64_t columns = of->columns > 0 ? of->columns : linear->input_size;
+    const int64_t width = is_per_tensor ? 1 : berth_row_length(scales);
+    for (int64_t n = 0; n < linear->output_size; ++n) {
+        const int64_t row = is_per_tensor ? (int64_t)shard_of(linear, n) : n / of->rows;
+        const float *of_row = (const float *)scales->data + row * width;
+        for (int64_t k = 0; k < linear->input_size; ++k) {
+            const float code = berth_code_value(of->code, berth_row(codes, n), k);
+            berth_store_at(berth_row(to, n), to->dtype, k, code * of_row[k / columns]);
+        }
+    }
 }
 
 static float number_at(const berth_tensor *tensor, int64_t index) {
@@ -220,7 +255,9 @@ static berth_status process(const berth_host *host, const berth_linear *linear,
     const notes of = read(linear);
     cursor at = {.stored = stored, .made = made};
     const berth_tensor *weight = of.zero == BERTH_FORM_ZERO_POINT ? *at.stored++ : NULL;
-    if (of.part == BERTH_FORM_PER_TENSOR) {
+    if (linear->is_matrix) {
+        widen(linear, &of, &at);
+    } else if (of.part == BERTH_FORM_PER_TENSOR) {
         spread_scales(linear, &at);
     }
     berth_status status = BERTH_OK;
@@ -280,6 +317,24 @@ static berth_value apply(berth_builder *builder, const berth_linear *linear,
                          BERTH_TEXT("dtype", builder->activation_dtype)));
 }
 
+// Products see codes of x times their scales: so does who multiplies by the matrix.
+static berth_value apply_matrix(berth_builder *builder, const berth_linear *linear,
+                                const berth_value *weights, berth_value x,
+                                berth_value *out_weight) {
+    berth_value q[2] = {BERTH_VALUE_NONE, BERTH_VALUE_NONE};
+    *out_weight = weights[WEIGHT];
+    if (read(linear).input == BERTH_FORM_INPUT_FLOAT) {
+        return x;
+    }
+    quantise(builder, linear, weights, x, q);
+    const berth_value wide =
+        BERTH_EMIT(builder, "dequantize", .prefix = linear->prefix, BERTH_INPUTS(q[0], q[1]));
+    return strcmp(builder->activation_dtype, "f32") == 0
+               ? wide
+               : BERTH_EMIT(builder, "cast", .prefix = linear->prefix, BERTH_INPUTS(wide),
+                            BERTH_ATTRIBUTES(BERTH_TEXT("dtype", builder->activation_dtype)));
+}
+
 static berth_quant_stack stack_of(const berth_value *weights) {
     return (berth_quant_stack){
         .weight = weights[WEIGHT],
@@ -314,4 +369,5 @@ const berth_quant_method berth_form_scaled = {
     .apply = apply,
     .process_weights_after_loading = process,
     .apply_experts = apply_experts,
+    .apply_matrix = apply_matrix,
 };
