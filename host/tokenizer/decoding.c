@@ -26,6 +26,7 @@ struct step {
     apply_fn apply;
     berth_pattern *pattern; // owned
     berth_str content;      // borrowed from the file
+    berth_str delimiter;    // of words; borrowed
     size_t count, stop;     // how often it is taken off, at the start and at the end
     bool tidies;            // takes blanks away before punctuation
     berth_metaspace metaspace;
@@ -40,6 +41,8 @@ struct chain {
     bool is_fused;    // it joined all of them, not only bytes
     bool has_first;   // a step treats the first token in another way
     bool is_first;    // the token at hand is the first
+    bool has_last;    // a step treats the last token in another way
+    bool is_last;     // the token at hand is the last
     berth_matcher *matcher;
     berth_text texts[2];
     berth_array(char) bytes;
@@ -109,6 +112,31 @@ static berth_status join_pieces(const step *s, chain *c, berth_str text, berth_t
     berth_text_add(out, has_prefix ? berth_str_slice(text, s->content.size, SIZE_MAX) : text);
     if (s->tidies) {
         tidy(out);
+    }
+    return BERTH_OK;
+}
+
+// BPEDecoder: a word's last token ends with the suffix.
+static berth_status end_words(const step *s, chain *c, berth_str text, berth_text *out) {
+    for (size_t at = 0; at < text.size;) {
+        if (berth_str_starts_with(berth_str_slice(text, at, s->content.size), s->content)) {
+            berth_text_add_cstr(out, c->is_last ? "" : " ");
+            at += s->content.size;
+        } else {
+            berth_text_add_char(out, text.data[at++]);
+        }
+    }
+    return BERTH_OK;
+}
+
+// CTC: padding is nothing, and one token stands between words.
+static berth_status drop_padding(const step *s, chain *c, berth_str text, berth_text *out) {
+    (void)c;
+    berth_text_add(out, text);
+    replace_all(out, s->content, BERTH_STR(""));
+    if (s->tidies) {
+        tidy(out);
+        replace_all(out, s->delimiter, BERTH_STR(" "));
     }
     return BERTH_OK;
 }
@@ -229,6 +257,41 @@ static berth_status read_word_piece(chain *c, const berth_json *json) {
     return add_step(c, json, s);
 }
 
+// A text that is not empty, as replacing an empty one would change every character.
+static berth_status read_filled(const berth_json *json, const char *key, berth_str *out) {
+    BERTH_TRY(berth_json_get_str(json, key, out));
+    if (out->size == 0) {
+        return berth_json_fail(BERTH_UNSUPPORTED, json, "an empty %s is not supported", key);
+    }
+    return BERTH_OK;
+}
+
+// Adds what treats tokens by their neighbours, so that nothing may change them before it.
+static berth_status add_leader(chain *c, const berth_json *json, const char *name, step s) {
+    if (c->count > 0) {
+        return berth_json_fail(BERTH_UNSUPPORTED, json,
+                               "decoder '%s' behind another is not supported", name);
+    }
+    c->last = name;
+    return add_step(c, json, s);
+}
+
+static berth_status read_bpe(chain *c, const berth_json *json) {
+    step s = {.apply = end_words};
+    BERTH_TRY(read_filled(json, "suffix", &s.content));
+    c->has_last = true;
+    return add_leader(c, json, "BPEDecoder", s);
+}
+
+static berth_status read_ctc(chain *c, const berth_json *json) {
+    step s = {.apply = drop_padding};
+    BERTH_TRY(read_filled(json, "pad_token", &s.content));
+    BERTH_TRY(read_filled(json, "word_delimiter_token", &s.delimiter));
+    BERTH_TRY(berth_json_get_bool(json, "cleanup", &s.tidies));
+    c->decoding->drops_repeats = true;
+    return add_leader(c, json, "CTC", s);
+}
+
 static berth_status read_byte_level(chain *c, const berth_json *json) {
     c->last = "ByteLevel";
     c->is_fused = true;
@@ -255,6 +318,8 @@ static const struct {
     {.name = "Replace",      .read = read_replace      },
     {.name = "Metaspace",    .read = read_metaspace    },
     {.name = "WordPiece",    .read = read_word_piece   },
+    {.name = "BPEDecoder",   .read = read_bpe          },
+    {.name = "CTC",          .read = read_ctc          },
     {.name = "ByteLevel",    .read = read_byte_level   },
     {.name = "ByteFallback", .read = read_byte_fallback},
     {.name = "Fuse",         .read = read_fuse         },
@@ -322,26 +387,40 @@ static berth_status run_chain(chain *c, berth_str text, berth_str *out_text) {
     return out_text->data ? BERTH_OK : berth_arena_exhausted(c->arena, "tokens");
 }
 
+// Room for another text of every token, where a step treats some in another way.
+static berth_status make_others(chain *c, bool is_wanted, size_t count, berth_str **out_others) {
+    *out_others = is_wanted ? BERTH_ARENA_ARRAY(c->arena, berth_str, count) : NULL;
+    return is_wanted && !*out_others ? berth_arena_exhausted(c->arena, "tokens") : BERTH_OK;
+}
+
+static berth_status decode_token(chain *c, berth_str spelling, bool is_first, bool is_last,
+                                 berth_str *out_text) {
+    c->is_first = is_first;
+    c->is_last = is_last;
+    return run_chain(c, spelling, out_text);
+}
+
 static berth_status decode_tokens(chain *c, berth_vocabulary *vocabulary) {
     const size_t count = vocabulary->tokens.count;
-    berth_str *firsts = c->has_first ? BERTH_ARENA_ARRAY(c->arena, berth_str, count) : NULL;
-    if (c->has_first && !firsts) {
-        return berth_arena_exhausted(c->arena, "tokens");
-    }
+    berth_str *firsts, *lasts;
+    BERTH_TRY(make_others(c, c->has_first, count, &firsts));
+    BERTH_TRY(make_others(c, c->has_last, count, &lasts));
     for (size_t i = 0; i < count; ++i) {
         berth_token *token = &vocabulary->tokens.data[i];
         const berth_str spelling = token->bytes.data ? token->bytes : token->content;
         if (!token->content.data) {
             continue;
         }
-        c->is_first = false;
-        BERTH_TRY(run_chain(c, spelling, &token->bytes));
+        BERTH_TRY(decode_token(c, spelling, false, false, &token->bytes));
         if (firsts) {
-            c->is_first = true;
-            BERTH_TRY(run_chain(c, spelling, &firsts[i]));
+            BERTH_TRY(decode_token(c, spelling, true, false, &firsts[i]));
+        }
+        if (lasts) {
+            BERTH_TRY(decode_token(c, spelling, false, true, &lasts[i]));
         }
     }
     c->decoding->firsts = firsts;
+    c->decoding->lasts = lasts;
     return BERTH_OK;
 }
 

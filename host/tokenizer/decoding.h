@@ -15,6 +15,8 @@
 typedef struct berth_decoding {
     size_t longest;          // bytes of the token that decodes to the most
     const berth_str *firsts; // by id: what a token is at the start of a text; NULL: as elsewhere
+    const berth_str *lasts;  // by id: what a token is at the end of a text; NULL: as elsewhere
+    bool drops_repeats;      // of equal tokens in a row only the first counts
     berth_str stripped;      // a character that is left out where a text begins with it,
     size_t strip_count;      // this many times at most
     bool marks_every_byte;   // U+FFFD stands for each byte of a broken piece, not for the piece

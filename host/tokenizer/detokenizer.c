@@ -18,14 +18,19 @@ struct berth_detokenizer {
     const berth_tokenizer *tokenizer;
     uint32_t flags;
     bool has_begun;     // a token was decoded
+    int32_t previous;   // it, once there is one
+    berth_str more;     // how it goes on when another follows,
+    berth_str end;      // and how when it was the last
     size_t strip_count; // how often the text may still begin with what is left out
     char *bytes;        // those that wait, then those of the token at hand
     size_t waiting;
     char *text; // the result: at most one U+FFFD for each byte
 };
 
+// A token, what waits, and the end of the token before where only this one decides about it.
 static size_t token_bytes(const berth_tokenizer *tokenizer) {
-    return tokenizer->decoding.longest + TAIL_BYTES;
+    const berth_decoding *decoding = &tokenizer->decoding;
+    return decoding->longest * (decoding->lasts ? 2 : 1) + TAIL_BYTES;
 }
 
 static size_t text_bytes(const berth_tokenizer *tokenizer) {
@@ -53,6 +58,8 @@ berth_status berth_detokenizer_create(const berth_tokenizer *tokenizer, uint32_t
         .tokenizer = tokenizer,
         .flags = flags,
         .strip_count = tokenizer->decoding.strip_count,
+        .more = BERTH_STR(""),
+        .end = BERTH_STR(""),
         .bytes = bytes,
         .text = text,
     };
@@ -95,21 +102,49 @@ static berth_str take_text(berth_detokenizer *d, size_t size) {
     return strip_start(d, (berth_str){.data = d->text, .size = written});
 }
 
+static bool is_left_out(const berth_detokenizer *d, int32_t id, const berth_token *token) {
+    const bool is_repeated =
+        d->tokenizer->decoding.drops_repeats && d->has_begun && d->previous == id;
+    return is_repeated || (token->is_special && d->flags & BERTH_DECODE_SKIP_SPECIAL);
+}
+
+// Behind the bytes that wait.
+static void add_bytes(berth_detokenizer *d, berth_str bytes) {
+    memcpy(d->bytes + d->waiting, bytes.data, bytes.size);
+    d->waiting += bytes.size;
+}
+
+// Keeps of a token's bytes the end that it would not have as the last. Returns what is before it.
+static berth_str keep_end(berth_detokenizer *d, berth_str bytes, berth_str as_last) {
+    size_t same = 0;
+    while (same < bytes.size && same < as_last.size && bytes.data[same] == as_last.data[same]) {
+        ++same;
+    }
+    d->more = berth_str_slice(bytes, same, SIZE_MAX);
+    d->end = berth_str_slice(as_last, same, SIZE_MAX);
+    return berth_str_slice(bytes, 0, same);
+}
+
 berth_status berth_detokenizer_push(berth_detokenizer *d, int32_t id, berth_str *out_text) {
+    const berth_decoding *decoding = &d->tokenizer->decoding;
     const berth_token *token = berth_vocabulary_get(&d->tokenizer->vocabulary, id);
     if (!token) {
         return BERTH_FAIL(INVALID_ARGUMENT, "id %d has no token: ids are below %zu", id,
                           berth_tokenizer_size(d->tokenizer));
     }
     *out_text = (berth_str){.data = d->text, .size = 0};
-    if (token->is_special && d->flags & BERTH_DECODE_SKIP_SPECIAL) {
+    if (is_left_out(d, id, token)) {
         return BERTH_OK;
     }
-    const berth_str *firsts = d->tokenizer->decoding.firsts;
-    const berth_str bytes = firsts && !d->has_begun ? firsts[id] : token->bytes;
-    memcpy(d->bytes + d->waiting, bytes.data, bytes.size);
-    const size_t size = d->waiting + bytes.size;
+    berth_str bytes = decoding->firsts && !d->has_begun ? decoding->firsts[id] : token->bytes;
+    if (decoding->lasts) {
+        add_bytes(d, d->more);
+        bytes = keep_end(d, bytes, decoding->lasts[id]);
+    }
+    add_bytes(d, bytes);
     d->has_begun = true;
+    d->previous = id;
+    const size_t size = d->waiting;
     d->waiting = berth_utf8_tail_bytes((berth_str){.data = d->bytes, .size = size});
     *out_text = take_text(d, size - d->waiting);
     memmove(d->bytes, d->bytes + size - d->waiting, d->waiting);
@@ -117,8 +152,10 @@ berth_status berth_detokenizer_push(berth_detokenizer *d, int32_t id, berth_str 
 }
 
 berth_str berth_detokenizer_finish(berth_detokenizer *d) {
+    add_bytes(d, d->end);
     const size_t size = d->waiting;
     d->waiting = 0;
+    d->more = d->end = BERTH_STR("");
     const berth_str text = take_text(d, size);
     d->has_begun = false;
     d->strip_count = d->tokenizer->decoding.strip_count;

@@ -16,6 +16,10 @@
 #define DECODERS(list) "{\"type\":\"Sequence\",\"decoders\":[" list "]}"
 #define FUSE           "{\"type\":\"Fuse\"}"
 #define FALLBACK       "{\"type\":\"ByteFallback\"}"
+#define BPE(suffix)    "{\"type\":\"BPEDecoder\",\"suffix\":\"" suffix "\"}"
+#define CTC(pad, cleanup)                                                                          \
+    "{\"type\":\"CTC\",\"pad_token\":\"" pad                                                       \
+    "\",\"word_delimiter_token\":\"|\",\"cleanup\":" cleanup "}"
 #define STRIP(start, stop)                                                                         \
     "{\"type\":\"Strip\",\"content\":\" \",\"start\":" start ",\"stop\":" stop "}"
 
@@ -87,9 +91,26 @@ static const struct {
                     "{\"type\":\"TemplateProcessing\",\"single\":[],\"special_tokens\":{}}"},
      .status = BERTH_UNSUPPORTED,
      .message = "post_processor.single"                                                                                                                                 },
-    {.recipe = {.decoder = "{\"type\":\"BPEDecoder\"}"},
+    {.recipe = {.decoder = "{\"type\":\"Sideways\"}"},
      .status = BERTH_UNSUPPORTED,
-     .message = "decoder 'BPEDecoder'"                                                                                                                                  },
+     .message = "decoder 'Sideways'"                                                                                                                                    },
+    {.recipe = {.decoder = "{\"type\":\"BPEDecoder\"}"},
+     .status = BERTH_CORRUPT,
+     .message = "suffix"                                                                                                                                                },
+    {.recipe = {.decoder = BPE("")},                                                                     .status = BERTH_UNSUPPORTED, .message = "an empty suffix"      },
+    {.recipe = {.decoder = DECODERS(STRIP("1", "0") "," BPE("</w>"))},
+     .status = BERTH_UNSUPPORTED,
+     .message = "decoder 'BPEDecoder' behind another"                                                                                                                   },
+    {.recipe = {.decoder = DECODERS(BPE("</w>") "," CTC("<pad>", "true"))},
+     .status = BERTH_UNSUPPORTED,
+     .message = "decoder 'CTC' behind BPEDecoder"                                                                                                                       },
+    {.recipe = {.decoder = DECODERS(STRIP("1", "0") "," CTC("<pad>", "true"))},
+     .status = BERTH_UNSUPPORTED,
+     .message = "decoder 'CTC' behind another"                                                                                                                          },
+    {.recipe = {.decoder = CTC("", "true")},
+     .status = BERTH_UNSUPPORTED,
+     .message = "an empty pad_token"                                                                                                                                    },
+    {.recipe = {.decoder = CTC("<pad>", "7")},                                                           .status = BERTH_CORRUPT,     .message = "cleanup"              },
     {.recipe = {.decoder = DECODERS(FUSE "," FALLBACK)},
      .status = BERTH_UNSUPPORTED,
      .message = "decoder 'ByteFallback' behind Fuse"                                                                                                                    },

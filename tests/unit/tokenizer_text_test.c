@@ -37,6 +37,10 @@
                      " ") ",{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}," UNSTRIP("1"))
 #define METASPACE(scheme)                                                                          \
     "{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"prepend_scheme\":\"" scheme "\"}"
+#define BPE(suffix) "{\"type\":\"BPEDecoder\",\"suffix\":\"" suffix "\"}"
+#define CTC(cleanup)                                                                               \
+    "{\"type\":\"CTC\",\"pad_token\":\"b\",\"word_delimiter_token\":\"" MARK                       \
+    "\",\"cleanup\":" cleanup "}"
 
 #define TEXT_LIMIT ((size_t)1 << 24)
 
@@ -298,23 +302,29 @@ static const struct {
     int32_t ids[4];
     const char *text;
 } decoded[] = {
-    {LLAMA_DECODER,                                    {260, 259, 261, 262},         "ab ab\u00E9"              },
-    {LLAMA_DECODER,                                    {257, 257, 258, 257},         " a "                      },
-    {LLAMA_DECODER,                                    {258, 260, 260, 260},         "a a a a"                  },
-    {LLAMA_DECODER,                                    {230, 151, 165, 258},         "\u65E5a"                  },
-    {LLAMA_DECODER,                                    {230, 151, 258, 0x80},        "\uFFFD\uFFFDa\uFFFD"      },
-    {LLAMA_DECODER,                                    {32, 32, 230, 151},           " \uFFFD\uFFFD"            },
+    {LLAMA_DECODER,                                    {260, 259, 261, 262},         "ab ab\u00E9"                                                   },
+    {LLAMA_DECODER,                                    {257, 257, 258, 257},         " a "                                                           },
+    {LLAMA_DECODER,                                    {258, 260, 260, 260},         "a a a a"                                                       },
+    {LLAMA_DECODER,                                    {230, 151, 165, 258},         "\u65E5a"                                                       },
+    {LLAMA_DECODER,                                    {230, 151, 258, 0x80},        "\uFFFD\uFFFDa\uFFFD"                                           },
+    {LLAMA_DECODER,                                    {32, 32, 230, 151},           " \uFFFD\uFFFD"                                                 },
     {DECODERS(REPLACE("Regex",                         "[ab]+",                      "x") "," UNSTRIP("1")),
      {258, 261, 261, 258},
      "x" MARK "x" MARK "xx"},
-    {DECODERS(REPLACE("String",                           MARK,                                                       " ") "," UNSTRIP("1")),                                                          {260, 257, 261, 258}, "aaba"},
+    {DECODERS(REPLACE("String",                           MARK,                                                       " ") "," UNSTRIP("1")),                                                                                               {260, 257, 261, 258}, "aaba"},
     {DECODERS("{\"type\":\"Fuse\"}," REPLACE("String",                          "a","b")),{0}, NULL},
-    {METASPACE("always"), {260, 257, 260, 261}, "a  a ab"                                           },
-    {METASPACE("first"),                                            {257, 260, 258, 257},                                                                        " aa "                                                                                },
+    {METASPACE("always"), {260, 257, 260, 261}, "a  a ab"                                                                                },
+    {METASPACE("first"),                                            {257, 260, 258, 257},                                                                        " aa "                                                                                                                     },
     {METASPACE("never"),                                       {260, 257, 260, 261},                                                                   " a  a ab"                                 },
     {"{\"type\":\"Fuse\"}",                                          {260, 65, 258, 259},MARK "a<0x41>ab"},
-    {"{\"type\":\"ByteLevel\"}",                                      {258, 262, 258, 259},"a\uFFFDab"},
-    {DECODERS("{\"type\":\"ByteLevel\"}," UNSTRIP("2")),                                {258, 258, 258, 259},                                                              "aaab"                                                                                                                                       },
+    {BPE("b"),                                      {261, 259, 258, 261},MARK "a  a" MARK "a"          },
+    {BPE("b"),                                {258, 261, 261, 258},                                                              "a" MARK "a " MARK "a a"                                                                                                                                                                                              },
+    {DECODERS(BPE("a") ",{\"type\":\"Fuse\"}," UNSTRIP("1")),                            {258, 258, 260, 258},                                                         " " MARK " "                                                                                                       },
+    {CTC("true"),                        {260, 260, 259, 260}," a a"},
+    {CTC("true"),                                    {259, 257, 257, 261},        "  a"},
+    {CTC("false"),                                          {258, 259, 258, 260},                                                                                "aa" MARK "a"                                                                                                                                                                                                                                                                                                                                   },
+    {"{\"type\":\"ByteLevel\"}",                                           {258, 262, 258, 259},                                                                "a\uFFFDab"                                                                                                                                                              },
+    {DECODERS("{\"type\":\"ByteLevel\"}," UNSTRIP("2")),                                   {258, 258, 258, 259},"aaab"},
 };
 
 TEST(decoders_give_what_the_reference_gives) {
@@ -367,6 +377,51 @@ TEST(a_stream_strips_its_start_and_gives_characters_as_their_bytes_complete_them
         CHECK(berth_str_equal_cstr(berth_detokenizer_finish(detokenizer), "\uFFFD"));
     }
     CHECK_UINT(berth_memory_allocations(), allocations);
+    berth_detokenizer_destroy(detokenizer);
+    berth_tokenizer_close(tokenizer);
+}
+
+TEST(a_stream_waits_for_the_next_token_where_the_last_differs) {
+    const recipe r = {
+        .is_of_characters = true,
+        .vocab = VOCAB,
+        .added_tokens = "[{\"id\":300,\"content\":\"<s>\",\"special\":true}]",
+        .decoder = BPE("b"),
+    };
+    berth_tokenizer *tokenizer = open_recipe(&r);
+    berth_detokenizer *detokenizer;
+    CHECK_OK(berth_detokenizer_create(tokenizer, BERTH_DECODE_SKIP_SPECIAL, &detokenizer));
+    for (int round = 0; round < 2; ++round) {
+        check_step(detokenizer, 258, "a");
+        check_step(detokenizer, 261, MARK "a");
+        check_step(detokenizer, 300, "");
+        check_step(detokenizer, 258, " a");
+        check_step(detokenizer, 259, "");
+        check_step(detokenizer, 261, " " MARK "a");
+        CHECK(berth_str_equal_cstr(berth_detokenizer_finish(detokenizer), ""));
+    }
+    berth_detokenizer_destroy(detokenizer);
+    berth_tokenizer_close(tokenizer);
+}
+
+TEST(a_special_token_between_two_equal_ones_does_not_part_them) {
+    const recipe r = {
+        .is_of_characters = true,
+        .vocab = VOCAB,
+        .added_tokens = "[{\"id\":300,\"content\":\"<s>\",\"special\":true}]",
+        .decoder = CTC("true"),
+    };
+    berth_tokenizer *tokenizer = open_recipe(&r);
+    berth_detokenizer *detokenizer;
+    CHECK_OK(berth_detokenizer_create(tokenizer, BERTH_DECODE_SKIP_SPECIAL, &detokenizer));
+    for (int round = 0; round < 2; ++round) {
+        check_step(detokenizer, 258, "a");
+        check_step(detokenizer, 300, "");
+        check_step(detokenizer, 258, "");
+        check_step(detokenizer, 259, "");
+        check_step(detokenizer, 258, "a");
+        CHECK(berth_str_equal_cstr(berth_detokenizer_finish(detokenizer), ""));
+    }
     berth_detokenizer_destroy(detokenizer);
     berth_tokenizer_close(tokenizer);
 }
