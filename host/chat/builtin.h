@@ -45,6 +45,7 @@ extern const berth_jinja_builtin berth_jinja_text_filters[];
 extern const berth_jinja_builtin berth_jinja_pick_filters[];
 extern const berth_jinja_builtin berth_jinja_markup_filters[];
 extern const berth_jinja_builtin berth_jinja_wrap_filters[];
+extern const berth_jinja_builtin berth_jinja_pretty_filters[];
 extern const berth_jinja_builtin berth_jinja_tests[];
 extern const berth_jinja_builtin berth_jinja_functions[];
 extern const berth_jinja_builtin berth_jinja_str_methods[];

@@ -292,7 +292,8 @@ static const berth_jinja_builtin *find_row(const berth_jinja_builtin *rows, bert
 const berth_jinja_builtin *berth_jinja_filter(berth_str name) {
     static const berth_jinja_builtin *const tables[] = {
         berth_jinja_value_filters, berth_jinja_list_filters,   berth_jinja_text_filters,
-        berth_jinja_pick_filters,  berth_jinja_markup_filters, berth_jinja_wrap_filters};
+        berth_jinja_pick_filters,  berth_jinja_markup_filters, berth_jinja_wrap_filters,
+        berth_jinja_pretty_filters};
     const berth_jinja_builtin *found = NULL;
     for (size_t i = 0; i < BERTH_COUNT(tables) && !found; ++i) {
         found = find_row(tables[i], name);

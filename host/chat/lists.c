@@ -4,6 +4,7 @@
 
 #include "chat/evaluate.h"
 #include "chat/pick.h"
+#include "chat/sort.h"
 
 #define BATCH_LIMIT ((int64_t)1 << 20)
 
@@ -118,56 +119,8 @@ static berth_status sum(berth_jinja *j, const berth_jinja_args *args, berth_jinj
 
 // ---- order ----
 
-typedef struct sortable {
-    berth_jinja_value key, item;
-} sortable;
-
-typedef struct sorter {
-    berth_jinja *j;
-    sortable *items, *spare;
-    size_t count;
-    bool is_reversed; // equal ones stay in their order all the same
-} sorter;
-
-static berth_status merge(sorter *s, size_t from, size_t middle, size_t end) {
-    size_t left = from;
-    size_t right = middle;
-    for (size_t at = from; at < end; ++at) {
-        int sign = -1;
-        if (left < middle && right < end) {
-            BERTH_TRY(berth_jinja_compare(s->j, &s->items[right].key, &s->items[left].key, &sign));
-            sign = s->is_reversed ? -sign : sign;
-        }
-        const bool takes_right = left == middle || (right < end && sign < 0);
-        s->spare[at] = takes_right ? s->items[right++] : s->items[left++];
-    }
-    return BERTH_OK;
-}
-
-static berth_status merge_sort(sorter *s) {
-    for (size_t width = 1; width < s->count; width *= 2) {
-        for (size_t from = 0; from < s->count; from += 2 * width) {
-            const size_t middle = from + width < s->count ? from + width : s->count;
-            const size_t end = from + 2 * width < s->count ? from + 2 * width : s->count;
-            BERTH_TRY(merge(s, from, middle, end));
-        }
-        sortable *const done = s->spare;
-        s->spare = s->items;
-        s->items = done;
-    }
-    return BERTH_OK;
-}
-
-static berth_status start_sort(berth_jinja *j, size_t count, sorter *out) {
-    void *items, *spare;
-    BERTH_TRY(berth_jinja_alloc(j, count, sizeof(sortable), &items));
-    BERTH_TRY(berth_jinja_alloc(j, count, sizeof(sortable), &spare));
-    *out = (sorter){.j = j, .items = items, .spare = spare, .count = count};
-    return BERTH_OK;
-}
-
-static berth_status finish_sort(berth_jinja *j, sorter *s, berth_jinja_value *out) {
-    BERTH_TRY(merge_sort(s));
+static berth_status finish_sort(berth_jinja *j, berth_jinja_sorter *s, berth_jinja_value *out) {
+    BERTH_TRY(berth_jinja_sort(s));
     BERTH_TRY(berth_jinja_list_new(j, BERTH_JINJA_LIST, s->count, out));
     for (size_t i = 0; i < s->count; ++i) {
         BERTH_TRY(berth_jinja_list_add(j, out->as.list, s->items[i].item));
@@ -201,9 +154,9 @@ static berth_status sort(berth_jinja *j, const berth_jinja_args *args, berth_jin
         .ignores_case = !berth_jinja_truth_or(&args->values[1], false),
     };
     berth_jinja_list *items;
-    sorter s;
+    berth_jinja_sorter s;
     BERTH_TRY(berth_jinja_items(j, &args->self, &items));
-    BERTH_TRY(start_sort(j, items->count, &s));
+    BERTH_TRY(berth_jinja_sorter_init(j, items->count, &s));
     s.is_reversed = berth_jinja_truth_or(&args->values[0], false);
     for (size_t i = 0; i < s.count; ++i) {
         s.items[i].item = items->items[i];
@@ -219,7 +172,7 @@ static berth_status dictsort(berth_jinja *j, const berth_jinja_args *args, berth
         .ignores_case = !berth_jinja_truth_or(&args->values[0], false),
     };
     berth_str by = BERTH_STR("key");
-    sorter s;
+    berth_jinja_sorter s;
     BERTH_TRY(berth_jinja_want_str(j, &args->values[1], &by));
     const bool is_by_value = berth_str_equal_cstr(by, "value");
     if (args->self.kind != BERTH_JINJA_DICT || (!is_by_value && !berth_str_equal_cstr(by, "key"))) {
@@ -229,7 +182,7 @@ static berth_status dictsort(berth_jinja *j, const berth_jinja_args *args, berth
                                 berth_jinja_type(&args->self), BERTH_STR_ARG(by));
     }
     const berth_jinja_dict *dict = args->self.as.dict;
-    BERTH_TRY(start_sort(j, dict->count, &s));
+    BERTH_TRY(berth_jinja_sorter_init(j, dict->count, &s));
     s.is_reversed = berth_jinja_truth_or(&args->values[2], false);
     for (size_t i = 0; i < s.count; ++i) {
         BERTH_TRY(berth_jinja_pair(j, dict->keys[i], dict->values[i], &s.items[i].item));
@@ -399,14 +352,14 @@ static berth_status groupby(berth_jinja *j, const berth_jinja_args *args, berth_
     berth_jinja_path real = path;
     real.ignores_case = false;
     berth_jinja_list *items;
-    sorter s;
+    berth_jinja_sorter s;
     BERTH_TRY(berth_jinja_items(j, &args->self, &items));
-    BERTH_TRY(start_sort(j, items->count, &s));
+    BERTH_TRY(berth_jinja_sorter_init(j, items->count, &s));
     for (size_t i = 0; i < s.count; ++i) {
         s.items[i].item = items->items[i];
         BERTH_TRY(berth_jinja_pick(j, &path, &items->items[i], &s.items[i].key));
     }
-    BERTH_TRY(merge_sort(&s));
+    BERTH_TRY(berth_jinja_sort(&s));
     BERTH_TRY(berth_jinja_list_new(j, BERTH_JINJA_LIST, 0, out));
     for (size_t i = 0; i < s.count; ++i) {
         bool is_same = false;

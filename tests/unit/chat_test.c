@@ -205,6 +205,35 @@ TEST(filters_of_markup_write_what_jinja_writes) {
     check_refusal("{{ 'x' | filesizeformat }}", BERTH_INVALID_ARGUMENT, "'x' is no number");
 }
 
+TEST(pprint_sorts_keys_and_breaks_lines_as_python_does) {
+    static const rendering rows[] = {
+        {.source = "{{ {'b': 1, 'a': [{2: 3, 1: ('x',)}]} | pprint }} {{ x_ | pprint }}",
+         .expected = "{'a': [{1: ('x',), 2: 3}], 'b': 1} Undefined"},
+        {.source = "{{ {'a': 1, none: 2, 3: 4, 2.5: 5, (1,): 6} | pprint }}",
+         .expected = "{None: 2, 2.5: 5, 3: 4, 'a': 1, (1,): 6}"    },
+        {.source = "{{ ('ab ' * 40) | pprint }}",
+         .expected =
+             "('ab ab ab ab ab ab ab ab ab ab ab ab ab ab ab ab ab ab ab ab ab ab ab ab ab '\n"
+             " 'ab ab ab ab ab ab ab ab ab ab ab ab ab ab ab ')"   },
+        {.source = "{{ {'k': 'x' * 70, 'l': ['a' * 40, ('b' * 30 + '\n') * 3]} | pprint }}",
+         .expected =
+             "{'k': 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx',\n"
+             " 'l': ['aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa',\n"
+             "       'bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\\n'\n"
+             "       'bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\\n'\n"
+             "       'bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\\n']}"        },
+        {.source = "{{ (('c' * 78),) | pprint }}",
+         .expected =
+             "('cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
+             "',)"                                                 },
+    };
+    check_renderings(rows, BERTH_COUNT(rows));
+    check_refusal("{{ {x_: 1, 'a': 2} | pprint }}", BERTH_INVALID_ARGUMENT, "'x_' is undefined");
+    check_refusal("{{ {(1, 'a'): 1, (1, 2): 2} | pprint }}", BERTH_INVALID_ARGUMENT,
+                  "cannot be ordered");
+    check_refusal("{{ (['a '] * 9999999) | pprint }}", BERTH_OUT_OF_MEMORY, "");
+}
+
 TEST(wordwrap_breaks_lines_as_python_does) {
     static const rendering rows[] = {
         {.source = "{{ 'Look, goof-ball -- use the -b option!' | wordwrap(8) }}",
