@@ -232,7 +232,7 @@ $(B)/tests/fuzz/%: $(B)/obj/tests/fuzz/%.o $(B)/libberth.a
 formatted = $(shell find host plugin-api plugins kernels tests -name '*.[ch]' -o -name '*.cu')
 ## format: clang-format in place
 format:
-	@clang-format -i $(formatted)
+	@printf '%s\n' $(formatted) | xargs -n 1 clang-format -i
 
 ## lint: every check of tools/check-*, format and clang-tidy included
 lint: all $(test_plugins) compile_commands.json

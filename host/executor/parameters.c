@@ -16,16 +16,16 @@ typedef struct packed_form {
 } packed_form;
 
 static const berth_tensor *packed_at(const berth_storage *storage, void *memory, packed_form *out) {
-    *out = (packed_form){
-        .shape = {(int64_t)storage->bytes},
-        .strides = { 1},
-        .tensor = { .size = sizeof out->tensor,
-                  .data = memory,
-                  .device_type = BERTH_MEMORY_HOST,
-                  .ndim = 1,
-                  .dtype = BERTH_DTYPE_U8,
-                  .shape = out->shape,
-                  .strides = out->strides},
+    out->shape[0] = (int64_t)storage->bytes;
+    out->strides[0] = 1;
+    out->tensor = (berth_tensor){
+        .size = sizeof out->tensor,
+        .data = memory,
+        .device_type = BERTH_MEMORY_HOST,
+        .ndim = 1,
+        .dtype = BERTH_DTYPE_U8,
+        .shape = out->shape,
+        .strides = out->strides,
     };
     return &out->tensor;
 }
