@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request's tokens are the same whether it runs alone or among others: 64 random schedules per
+// A request's tokens are the same whether it runs alone or among others: 40 random schedules per
 // checkpoint and setup, with prompts in pieces of 7, KV blocks that run out, arrivals and
 // departures at any step.
 // And none is lost: who does not leave gets all tokens, however long it has to wait.
@@ -19,7 +19,7 @@
 #include "worker/sampler.h"
 
 #define MODELS      "tests/data/models"
-#define SCHEDULES   64
+#define SCHEDULES   40
 #define POOL        24 // requests that schedules draw from
 #define MAX_PROMPT  96
 #define MAX_OUTPUT  40
