@@ -125,6 +125,29 @@ static inline gpu_choices gpu_choices_of(const berth_tensor *ids, const berth_te
     return out;
 }
 
+// Parts of a workspace begin where every load is aligned.
+static inline int64_t gpu_even(int64_t bytes) {
+    return (bytes + 255) / 256 * 256;
+}
+
+// Whether choices are multiplied one by one, and need no order.
+static inline bool gpu_experts_are_few(int64_t tokens, int64_t choices, int64_t experts) {
+    constexpr int64_t FEW_TOKENS = 8;
+    constexpr int64_t MOST = 65535; // of a grid's second dimension
+    return choices <= MOST && (tokens <= FEW_TOKENS || choices <= 2 * experts);
+}
+
+// The tables of the order in a workspace; returns their bytes.
+static inline int64_t gpu_ordered_at(char *memory, int64_t experts, int64_t choices,
+                                     gpu_ordered *out) {
+    const int64_t table = gpu_even((experts + 1) * 4);
+    out->counts = reinterpret_cast<int32_t *>(memory);
+    out->first = reinterpret_cast<int32_t *>(memory + table);
+    out->tiles = reinterpret_cast<int32_t *>(memory + 2 * table);
+    out->order = reinterpret_cast<int32_t *>(memory + 3 * table);
+    return 3 * table + gpu_even(choices * 4);
+}
+
 // Fills `out` for the choices.
 static inline berth_status gpu_experts_order(const gpu_op *op, const gpu_choices &choices,
                                              const gpu_ordered &out) {

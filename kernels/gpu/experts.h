@@ -176,4 +176,29 @@ struct gpu_expert_activation {
     }
 };
 
+// ---- sum ----------------------------------------------------------------------------------------
+
+// Element i of token t: the sum over its choices in their order.
+struct gpu_expert_sum {
+    gpu_choices choices;
+    const void *rows; // [choices, width]
+    int64_t width;
+    int is_weighted; // already
+
+    template <typename T> __device__ float at(int64_t token, int64_t i) const {
+        float sum = 0;
+        for (int c = 0; c < choices.per_token; ++c) {
+            const int64_t p = token * choices.per_token + c;
+            const int expert = gpu_expert_of(choices, p);
+            if (expert >= 0) {
+                sum += gpu_float(static_cast<const T *>(rows)[p * width + i]) *
+                       (is_weighted ? 1.0f : choices.weights[p]);
+            } else if (expert == -2) {
+                sum = NAN; // so that the step fails where a token is chosen
+            }
+        }
+        return sum;
+    }
+};
+
 #endif

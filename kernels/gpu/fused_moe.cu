@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // fused_moe on a GPU, and what the other whole mixtures of experts share with it: which choices are
-// multiplied how, the memory between the steps, the sum over a token's choices in their order.
-// Which way it goes follows from sizes alone.
+// multiplied how, the memory between the steps. Which way it goes follows from sizes alone.
 #include "experts_run.h"
 #include "mixture.h"
 
 namespace {
-
-constexpr int64_t FEW_TOKENS = 8;
-constexpr int64_t MOST = 65535; // choices: of a grid's second dimension
 
 enum { X, W13_WEIGHT, W2_WEIGHT, TOPK_WEIGHTS, TOPK_IDS, W13_BIAS, W2_BIAS, EXPERT_MAP };
 
@@ -22,46 +18,14 @@ struct mixture : gpu_op {
     int64_t bytes;  // of an element
 };
 
-// Element i of token t: the sum over its choices in their order.
-struct mixture_sum {
-    gpu_choices choices;
-    const void *rows; // [choices, width]
-    int64_t width;
-    int is_weighted; // already
-
-    template <typename T> __device__ float at(int64_t token, int64_t i) const {
-        float sum = 0;
-        for (int c = 0; c < choices.per_token; ++c) {
-            const int64_t p = token * choices.per_token + c;
-            const int expert = gpu_expert_of(choices, p);
-            if (expert >= 0) {
-                sum += gpu_float(static_cast<const T *>(rows)[p * width + i]) *
-                       (is_weighted ? 1.0f : choices.weights[p]);
-            } else if (expert == -2) {
-                sum = NAN; // so that the step fails where a token is chosen
-            }
-        }
-        return sum;
-    }
-};
-
-int64_t even(int64_t bytes) {
-    return (bytes + 255) / 256 * 256;
-}
-
 // Lays the workspace of so many choices out; returns its bytes.
 int64_t lay_out(const mixture *op, int64_t choices, char *memory, gpu_experts *out) {
-    const int64_t table = even((op->experts + 1) * 4);
-    const int64_t order = even(choices * 4);
-    const int64_t products = even(choices * op->widest * op->bytes);
-    out->ordered.counts = reinterpret_cast<int32_t *>(memory);
-    out->ordered.first = reinterpret_cast<int32_t *>(memory + table);
-    out->ordered.tiles = reinterpret_cast<int32_t *>(memory + 2 * table);
-    out->ordered.order = reinterpret_cast<int32_t *>(memory + 3 * table);
-    out->inner = memory + 3 * table + order;
+    const int64_t tables = gpu_ordered_at(memory, op->experts, choices, &out->ordered);
+    const int64_t products = gpu_even(choices * op->widest * op->bytes);
+    out->inner = memory + tables;
     out->outer = out->inner;
     out->middle = out->inner + products;
-    return 3 * table + order + products + choices * op->width * op->bytes;
+    return tables + products + choices * op->width * op->bytes;
 }
 
 gpu_experts begin(const mixture *op, const berth_op_args *args) {
@@ -70,8 +34,7 @@ gpu_experts begin(const mixture *op, const berth_op_args *args) {
     all.choices = gpu_choices_of(args->inputs[TOPK_IDS], args->inputs[TOPK_WEIGHTS],
                                  args->inputs[EXPERT_MAP], op->experts);
     all.rows = all.choices.count;
-    all.is_few = all.rows <= MOST &&
-                 (args->inputs[X]->shape[0] <= FEW_TOKENS || all.rows <= 2 * op->experts);
+    all.is_few = gpu_experts_are_few(args->inputs[X]->shape[0], all.rows, op->experts);
     (void)lay_out(op, all.rows, static_cast<char *>(berth_gpu_data(args->workspace)), &all);
     return all;
 }
@@ -119,8 +82,8 @@ berth_status gpu_mixture_forward(void *self, const berth_op_args *args) {
         return BERTH_OK;
     }
     const gpu_experts all = begin(op, args);
-    const mixture_sum sum = {all.choices, all.outer, all.w2_weight->shape[1],
-                             op->moe.is_weighted_first};
+    const gpu_expert_sum sum = {all.choices, all.outer, all.w2_weight->shape[1],
+                                op->moe.is_weighted_first};
     const float *factors = op->moe.is_weighted_first ? all.choices.weights : nullptr;
     const berth_status ordered =
         all.is_few ? BERTH_OK : gpu_experts_order(op, all.choices, all.ordered);

@@ -8,15 +8,6 @@ enum { X, SCALE, ZERO_POINT };
 
 constexpr float MOST = 127.0f;
 
-// To nearest, ties to even, saturated; a NaN becomes 0.
-__device__ uint8_t code_of(float rounded) {
-    const float number = rounded > MOST       ? MOST
-                         : rounded < -128.0f  ? -128.0f
-                         : rounded == rounded ? rounded
-                                              : 0.0f;
-    return static_cast<uint8_t>(static_cast<int8_t>(number));
-}
-
 struct of_row {
     static constexpr bool IS_GIVEN = false;
     __device__ float magnitude(float value) const {
@@ -29,7 +20,7 @@ struct of_row {
         return largest > 0 ? __fmul_rn(__fdiv_rn(1.0f, largest), MOST) : 0.0f;
     }
     __device__ uint8_t code(float value, float factor) const {
-        return code_of(rintf(__fmul_rn(value, factor)));
+        return gpu_to_i8_bits(__fmul_rn(value, factor));
     }
 };
 
@@ -48,7 +39,7 @@ struct as_given {
     }
     __device__ uint8_t code(float value, float factor) const {
         const float number = zero ? static_cast<float>(*zero) : 0.0f;
-        return code_of(rintf(__fadd_rn(rintf(__fdiv_rn(value, factor)), number)));
+        return gpu_to_i8_bits(__fadd_rn(rintf(__fdiv_rn(value, factor)), number));
     }
 };
 

@@ -37,6 +37,16 @@ static __device__ inline float gpu_block_max(float value, float *room) {
     return value;
 }
 
+// i8, to nearest, ties to even, saturated; a NaN becomes 0.
+static __device__ inline uint8_t gpu_to_i8_bits(float value) {
+    const float rounded = rintf(value);
+    const float number = rounded > 127.0f     ? 127.0f
+                         : rounded < -128.0f  ? -128.0f
+                         : rounded == rounded ? rounded
+                                              : 0.0f;
+    return static_cast<uint8_t>(static_cast<int8_t>(number));
+}
+
 struct gpu_quant_operands {
     gpu_rows x;
     gpu_rows q;

@@ -39,7 +39,24 @@ static __device__ inline void gpu_tile_step(const float *rows, const float *outp
     }
 }
 
-// `row_at` and `output_at` as above; `store(row, output, sum)` gets every element of the tile.
+// Slice k of the depth, which ends at `end`, added to a thread's sums; `row_at` and `output_at` as
+// above.
+template <typename R, typename O>
+static __device__ inline void gpu_tile_slice(int end, int k, gpu_tile_room *room, R row_at,
+                                             O output_at, float (*sums)[GPU_TILE_PER_THREAD]) {
+    const int across = threadIdx.x % 16 * GPU_TILE_PER_THREAD;
+    const int down = threadIdx.x / 16 * GPU_TILE_PER_THREAD;
+    gpu_tile_load(room->rows, end, k, row_at);
+    gpu_tile_load(room->outputs, end, k, output_at);
+    __syncthreads();
+#pragma unroll
+    for (int d = 0; d < GPU_TILE_DEPTH; ++d) {
+        gpu_tile_step(room->rows[d] + down, room->outputs[d] + across, sums);
+    }
+    __syncthreads();
+}
+
+// The whole depth: `store(row, output, sum)` gets every element of the tile.
 template <typename R, typename O, typename S>
 static __device__ inline void gpu_tile_product(int depth, gpu_tile_room *room, R row_at,
                                                O output_at, S store) {
@@ -47,14 +64,7 @@ static __device__ inline void gpu_tile_product(int depth, gpu_tile_room *room, R
     const int down = threadIdx.x / 16 * GPU_TILE_PER_THREAD;
     float sums[GPU_TILE_PER_THREAD][GPU_TILE_PER_THREAD] = {};
     for (int k = 0; k < depth; k += GPU_TILE_DEPTH) {
-        gpu_tile_load(room->rows, depth, k, row_at);
-        gpu_tile_load(room->outputs, depth, k, output_at);
-        __syncthreads();
-#pragma unroll
-        for (int d = 0; d < GPU_TILE_DEPTH; ++d) {
-            gpu_tile_step(room->rows[d] + down, room->outputs[d] + across, sums);
-        }
-        __syncthreads();
+        gpu_tile_slice(depth, k, room, row_at, output_at, sums);
     }
 #pragma unroll
     for (int i = 0; i < GPU_TILE_PER_THREAD; ++i) {

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// quantized_experts on a GPU of any kind, of every code, group and rule of the inputs. x becomes
+// codes once a token, the activation once a choice, on its way out of the first product; then a
+// token's choices are added up. Which way it goes follows from sizes alone.
+#include "codes_input.h"
+#include "codes_product.h"
+#include "experts_run.h"
+
+namespace {
+
+enum {
+    X,
+    W13_WEIGHT,
+    W13_SCALE,
+    W2_WEIGHT,
+    W2_SCALE,
+    TOPK_WEIGHTS,
+    TOPK_IDS,
+    W13_BIAS,
+    W2_BIAS,
+    W13_ZERO_POINTS,
+    W2_ZERO_POINTS,
+    W13_INPUT_SCALE,
+    W2_INPUT_SCALE,
+};
+
+// Where the two stacks of matrices are among the inputs.
+struct stack_inputs {
+    int weight, scale, bias, zeros, input_scale;
+};
+constexpr stack_inputs STACKS[] = {
+    {W13_WEIGHT, W13_SCALE, W13_BIAS, W13_ZERO_POINTS, W13_INPUT_SCALE},
+    {W2_WEIGHT,  W2_SCALE,  W2_BIAS,  W2_ZERO_POINTS,  W2_INPUT_SCALE },
+};
+
+// A stack and its input [rows, depth].
+struct stack {
+    gpu_code_scales scales;
+    int64_t outputs; // of an expert
+    int64_t depth;
+    int64_t groups; // scales of a row of the input
+};
+
+struct coded : gpu_op {
+    berth_moe moe;
+    berth_dim tokens; // of x
+    berth_code code;
+    gpu_codes_kind kind;
+    int64_t per_token;
+    int64_t experts;
+    int64_t bytes; // of an element of x
+    stack stacks[2];
+};
+
+// A call: the choices and what lies between the steps.
+struct coded_call {
+    gpu_choices choices;
+    gpu_ordered ordered;
+    bool is_few;
+    char *numbers[2]; // the products' inputs as codes, or of x's type where they stay floats
+    float *scales[2];
+    char *inner; // of the first product; the second's result comes to the same place
+};
+
+// x, multiplied by the weight of the token's only choice where that comes first.
+struct weighted_x {
+    gpu_rows x;
+    const float *factors; // NULL: none
+
+    template <typename T> __device__ float at(int64_t row, int64_t i) const {
+        const float value = gpu_float(gpu_row<const T>(x, row)[i]);
+        return factors ? value * gpu_rounded<T>(factors[row]) : value;
+    }
+};
+
+// ---- memory -------------------------------------------------------------------------------------
+
+int64_t choices_of(const coded *op, int64_t tokens) {
+    return tokens * op->per_token;
+}
+
+// Lays the workspace out; returns its bytes.
+int64_t lay_out(const coded *op, int64_t tokens, char *memory, coded_call *out) {
+    const int64_t choices = choices_of(op, tokens);
+    const int64_t rows[2] = {tokens, choices};
+    const int64_t bytes = op->kind == GPU_CODES_FLOAT ? op->bytes : 1;
+    const int64_t widest = op->stacks[0].outputs > op->stacks[1].outputs ? op->stacks[0].outputs
+                                                                         : op->stacks[1].outputs;
+    int64_t at = gpu_ordered_at(memory, op->experts, choices, &out->ordered);
+    for (int i = 0; i < 2; ++i) {
+        out->numbers[i] = memory + at;
+        at += gpu_even(rows[i] * op->stacks[i].depth * bytes);
+        out->scales[i] = reinterpret_cast<float *>(memory + at);
+        at += gpu_even(rows[i] * op->stacks[i].groups * 4);
+    }
+    out->inner = memory + at;
+    return at + choices * widest * op->bytes;
+}
+
+coded_call begin(const coded *op, const berth_op_args *args) {
+    const int64_t tokens = args->inputs[X]->shape[0];
+    coded_call call = {};
+    call.choices =
+        gpu_choices_of(args->inputs[TOPK_IDS], args->inputs[TOPK_WEIGHTS], nullptr, op->experts);
+    call.is_few = gpu_experts_are_few(tokens, call.choices.count, op->experts);
+    (void)lay_out(op, tokens, static_cast<char *>(berth_gpu_data(args->workspace)), &call);
+    return call;
+}
+
+// ---- steps --------------------------------------------------------------------------------------
+
+// A product's input from a formula: as codes, or as floats of x's type.
+template <typename T, typename F>
+berth_status give(const coded *op, const berth_op_args *args, const coded_call &call, int which,
+                  const F &formula) {
+    const stack &of = op->stacks[which];
+    const berth_tensor *given = args->inputs[STACKS[which].input_scale];
+    int64_t shape[2] = {which == 0 ? args->inputs[X]->shape[0] : call.choices.count, of.depth};
+    int64_t strides[2];
+    const berth_tensor floats =
+        gpu_experts_rows(call.numbers[which], args->inputs[X]->dtype, shape, strides);
+    if (op->kind == GPU_CODES_FLOAT) {
+        return gpu_each<T, T>(op, formula, &floats);
+    }
+    gpu_codes_input all = {};
+    all.rule.kind = op->kind;
+    all.rule.is_e4m3 = op->code == BERTH_CODE_E4M3;
+    all.rule.given = given ? static_cast<const float *>(berth_gpu_data(given)) : nullptr;
+    all.codes = reinterpret_cast<uint8_t *>(call.numbers[which]);
+    all.scales = call.scales[which];
+    all.width = of.depth;
+    all.group = op->kind == GPU_CODES_GROUP ? of.scales.columns : of.depth;
+    return gpu_codes_input_run<T>(op, formula, shape[0], all);
+}
+
+gpu_codes_product product_of(const coded *op, const berth_op_args *args, const coded_call &call,
+                             int which) {
+    const stack_inputs &at = STACKS[which];
+    const stack &of = op->stacks[which];
+    const berth_tensor *scale = args->inputs[at.scale];
+    const berth_tensor *zeros = args->inputs[at.zeros];
+    const berth_tensor *bias = args->inputs[at.bias];
+    const berth_tensor *given = args->inputs[at.input_scale];
+    const int64_t bytes = op->kind == GPU_CODES_FLOAT ? op->bytes : 1;
+    gpu_codes_product all = {};
+    all.code = op->code;
+    all.weight = static_cast<const uint8_t *>(berth_gpu_data(args->inputs[at.weight]));
+    all.scales = gpu_code_scales_at(of.scales, scale);
+    all.down = scale->shape[1];
+    all.zeros = zeros ? static_cast<const uint8_t *>(berth_gpu_data(zeros)) : nullptr;
+    all.bias = bias ? berth_gpu_data(bias) : nullptr;
+    all.bias_dtype = bias ? bias->dtype : BERTH_DTYPE_F32;
+    all.x = gpu_rows{call.numbers[which], 1, of.depth * bytes, 0};
+    all.rows_per_x = which == 0 ? call.choices.per_token : 1;
+    all.x_scales = op->kind == GPU_CODES_FLOAT ? nullptr
+                   : given                     ? static_cast<const float *>(berth_gpu_data(given))
+                                               : call.scales[which];
+    all.x_scale_gap = given ? 0 : of.groups;
+    all.x_scale_step = of.groups > 1;
+    all.y = call.inner;
+    all.outputs = static_cast<int>(of.outputs);
+    all.depth = static_cast<int>(of.depth);
+    return all;
+}
+
+template <typename T, typename X>
+berth_status multiply(const coded *op, const coded_call &call, const gpu_codes_product &all) {
+    const int64_t rows = call.choices.count;
+    if (!call.is_few) {
+        const gpu_grid tiles = {dim3(gpu_ceil(all.outputs, GPU_TILE),
+                                     static_cast<unsigned>(gpu_experts_tiles(rows, op->experts))),
+                                dim3(GPU_TILE_THREADS), 0};
+        return gpu_run(op, "experts of codes", tiles, gpu_codes_tiles_kernel<T, X>, call.ordered,
+                       static_cast<int>(op->experts), all);
+    }
+    const gpu_grid few = {
+        dim3(gpu_ceil(all.outputs, GPU_EXPERTS_WARPS), static_cast<unsigned>(rows)),
+        dim3(32, GPU_EXPERTS_WARPS), 0};
+    const bool is_wide = all.depth % GPU_CODES_WIDE == 0 &&
+                         (all.scales.across == 1 || all.scales.columns % GPU_CODES_WIDE == 0) &&
+                         reinterpret_cast<uintptr_t>(all.weight) % 16 == 0;
+    return is_wide ? gpu_run(op, "experts of codes, few rows", few,
+                             gpu_codes_few_kernel<T, X, GPU_CODES_WIDE>, call.choices, all)
+                   : gpu_run(op, "experts of codes, few rows", few, gpu_codes_few_kernel<T, X, 1>,
+                             call.choices, all);
+}
+
+template <typename T>
+berth_status multiply(const coded *op, const berth_op_args *args, const coded_call &call,
+                      int which) {
+    const gpu_codes_product all = product_of(op, args, call, which);
+    return op->kind == GPU_CODES_FLOAT   ? multiply<T, gpu_codes_x_floats<T>>(op, call, all)
+           : op->code == BERTH_CODE_E4M3 ? multiply<T, gpu_codes_x_e4m3>(op, call, all)
+                                         : multiply<T, gpu_codes_x_i8>(op, call, all);
+}
+
+template <typename T>
+berth_status run(const coded *op, const berth_op_args *args, const coded_call &call) {
+    const int is_first = op->moe.is_weighted_first;
+    const weighted_x x = {gpu_rows_of(args->inputs[X]), is_first ? call.choices.weights : nullptr};
+    const gpu_expert_activation activation = {op->moe, call.inner, op->stacks[0].outputs,
+                                              op->stacks[1].depth};
+    const gpu_expert_sum sum = {call.choices, call.inner, op->stacks[1].outputs, is_first};
+    berth_status status =
+        call.is_few ? BERTH_OK : gpu_experts_order(op, call.choices, call.ordered);
+    status = status == BERTH_OK ? give<T>(op, args, call, 0, x) : status;
+    status = status == BERTH_OK ? multiply<T>(op, args, call, 0) : status;
+    status = status == BERTH_OK ? give<T>(op, args, call, 1, activation) : status;
+    status = status == BERTH_OK ? multiply<T>(op, args, call, 1) : status;
+    return status == BERTH_OK ? gpu_each<T, T>(op, sum, args->outputs[0]) : status;
+}
+
+// ---- the host's side ----------------------------------------------------------------------------
+
+stack stack_of(const berth_op_site *site, const stack_inputs &at, int64_t depth) {
+    const berth_value_type *weight = site->inputs[at.weight];
+    stack out = {};
+    out.outputs = weight->dims[1].b;
+    out.depth = depth;
+    out.scales = gpu_code_scales_of(site, out.outputs, depth);
+    out.groups = gpu_codes_kind_of(berth_site_attribute(site, "input")->str) == GPU_CODES_GROUP
+                     ? out.scales.across
+                     : 1;
+    return out;
+}
+
+berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
+    const berth_status status = gpu_new<coded>(site, device, out_self);
+    if (status == BERTH_OK) {
+        coded *self = static_cast<coded *>(*out_self);
+        const berth_value_type *x = site->inputs[X];
+        const int64_t rows = site->inputs[W13_WEIGHT]->dims[1].b;
+        self->moe = berth_moe_read(site);
+        const int64_t width = rows / (1 + berth_moe_has_gate(self->moe.activation));
+        self->moe.activation = berth_moe_gated(self->moe.activation);
+        self->tokens = x->dims[0];
+        self->code = berth_code_of(berth_site_attribute(site, "code")->str);
+        self->kind = gpu_codes_kind_of(berth_site_attribute(site, "input")->str);
+        self->per_token = site->inputs[TOPK_IDS]->dims[1].b;
+        self->experts = site->inputs[W13_WEIGHT]->dims[0].b;
+        self->bytes = BERTH_DTYPE_BITS(x->dtype) / 8;
+        self->stacks[0] = stack_of(site, STACKS[0], x->dims[1].b);
+        self->stacks[1] = stack_of(site, STACKS[1], width);
+    }
+    return status;
+}
+
+uint64_t workspace(void *self, uint64_t tokens) {
+    const coded *op = static_cast<const coded *>(self);
+    coded_call unused;
+    return static_cast<uint64_t>(
+        lay_out(op, static_cast<int64_t>(gpu_extent(op->tokens, tokens)), nullptr, &unused));
+}
+
+berth_status forward(void *self, const berth_op_args *args) {
+    const coded *op = static_cast<const coded *>(self);
+    const berth_tensor *x = args->inputs[X];
+    if (x->shape[0] == 0) {
+        return BERTH_OK;
+    }
+    const coded_call call = begin(op, args);
+    return gpu_with_type(
+        x->dtype, [&](auto type) { return run<typename decltype(type)::type>(op, args, call); });
+}
+
+} // namespace
+
+extern "C" {
+extern const berth_op_impl berth_kernel_quantized_experts;
+const berth_op_impl berth_kernel_quantized_experts = {
+    BERTH_GPU_KERNEL("quantized_experts"),
+    .revision = 1,
+    .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,
+    .create = create,
+    .workspace = workspace,
+    .forward = forward,
+    .destroy = gpu_destroy,
+};
+}
