@@ -63,6 +63,25 @@ static const part olmoe_parts[] = {
     EXPERTS(EVERYWHERE, 64, "mlp.experts.#.down_proj.weight", 2048, 1024),
 };
 
+// One layer is nearly all of it, and no expert's rows are whole panels.
+static const part olmoe_narrow_parts[] = {
+    MATRIX(OUTSIDE, "model.embed_tokens.weight", VOCABULARY, 1024),
+    MATRIX(OUTSIDE, "lm_head.weight", VOCABULARY, 1024),
+    VECTOR(OUTSIDE, "model.norm.weight", 1024, 1),
+    VECTOR(EVERYWHERE, "input_layernorm.weight", 1024, 1),
+    VECTOR(EVERYWHERE, "post_attention_layernorm.weight", 1024, 1),
+    VECTOR(EVERYWHERE, ATTENTION "q_norm.weight", 1024, 1),
+    VECTOR(EVERYWHERE, ATTENTION "k_norm.weight", 1024, 1),
+    MATRIX(EVERYWHERE, ATTENTION "q_proj.weight", 1024, 1024),
+    MATRIX(EVERYWHERE, ATTENTION "k_proj.weight", 1024, 1024),
+    MATRIX(EVERYWHERE, ATTENTION "v_proj.weight", 1024, 1024),
+    MATRIX(EVERYWHERE, ATTENTION "o_proj.weight", 1024, 1024),
+    MATRIX(EVERYWHERE, "mlp.gate.weight", 24, 1024),
+    EXPERTS(EVERYWHERE, 24, "mlp.experts.#.gate_proj.weight", 1000, 1024),
+    EXPERTS(EVERYWHERE, 24, "mlp.experts.#.up_proj.weight", 1000, 1024),
+    EXPERTS(EVERYWHERE, 24, "mlp.experts.#.down_proj.weight", 1024, 1000),
+};
+
 static const part deepseek_parts[] = {
     MATRIX(OUTSIDE, "model.embed_tokens.weight", VOCABULARY, 2048),
     MATRIX(OUTSIDE, "lm_head.weight", VOCABULARY, 2048),
@@ -118,7 +137,7 @@ static const model models[] = {
             "\"num_key_value_heads\": 16, \"num_experts\": 64, \"num_experts_per_tok\": 8, "
             "\"norm_topk_prob\": false, \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-05, "
             "\"max_position_embeddings\": 4096, \"rope_theta\": 10000.0, "
-            "\"tie_word_embeddings\": false", PARTS(olmoe_parts),
+            "\"tie_word_embeddings\": false",                                      PARTS(olmoe_parts),
      },
     {
      .name = "deepseek-v2-lite",
@@ -135,7 +154,7 @@ static const model models[] = {
             "\"max_position_embeddings\": 163840, \"rope_theta\": 10000.0, \"rope_scaling\": "
             "{\"type\": \"yarn\", \"factor\": 40, \"beta_fast\": 32, \"beta_slow\": 1, "
             "\"mscale\": 0.707, \"mscale_all_dim\": 0.707, "
-            "\"original_max_position_embeddings\": 4096}, \"tie_word_embeddings\": false",              PARTS(deepseek_parts),
+            "\"original_max_position_embeddings\": 4096}, \"tie_word_embeddings\": false",                                                   PARTS(deepseek_parts),
      },
     {
      .name = "mamba2-2.7b",
@@ -144,7 +163,17 @@ static const model models[] = {
                   "\"hidden_size\": 2560, \"state_size\": 128, \"expand\": 2, \"num_heads\": 80, "
                   "\"head_dim\": 64, \"n_groups\": 1, \"conv_kernel\": 4, \"chunk_size\": 256, "
                   "\"use_bias\": false, \"use_conv_bias\": true, \"hidden_act\": \"silu\", "
-                  "\"layer_norm_epsilon\": 1e-05, \"tie_word_embeddings\": false",                                       PARTS(mamba2_parts),
+                  "\"layer_norm_epsilon\": 1e-05, \"tie_word_embeddings\": false",                                                                            PARTS(mamba2_parts),
+     },
+    {
+     .name = "olmoe-narrow",
+     .layers = "model.layers",
+     .config = "\"architectures\": [\"OlmoeForCausalLM\"], \"model_type\": \"olmoe\", "
+                  "\"hidden_size\": 1024, \"intermediate_size\": 1000, \"num_attention_heads\": 8, "
+                  "\"num_key_value_heads\": 8, \"num_experts\": 24, \"num_experts_per_tok\": 2, "
+                  "\"norm_topk_prob\": false, \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-05, "
+                  "\"max_position_embeddings\": 4096, \"rope_theta\": 10000.0, "
+                  "\"tie_word_embeddings\": false", PARTS(olmoe_narrow_parts),
      },
 };
 

@@ -9,6 +9,7 @@
 #ifndef BERTH_KERNELS_CPU_EXPERTS_H
 #define BERTH_KERNELS_CPU_EXPERTS_H
 
+#include <cpu/experts_pack.h>
 #include <cpu/panels.h>
 #include <moe.h>
 
@@ -110,42 +111,36 @@ static inline uint64_t experts_packed_bytes(const berth_op_site *site, uint64_t 
                                 : 0;
 }
 
-// Some rows of an expert's matrix, every `step`-th from `first` on, as one weight.
-static inline int64_t experts_pack_rows(const berth_tensor *source, int64_t first, int64_t step,
-                                        int64_t count, char *to) {
-    const int64_t shape[] = {count, source->shape[2]};
-    const int64_t strides[] = {step * source->strides[1], 1};
+static inline experts_stack experts_stack_of(const berth_op_site *site, uint64_t input) {
+    const int64_t rows = site->inputs[input]->dims[1].b;
+    const int64_t outputs = input == W2_WEIGHT ? rows : site->inputs[W2_WEIGHT]->dims[2].b;
+    return (experts_stack){
+        .rows = rows,
+        .outputs = outputs,
+        .matrices = rows / outputs,
+        .is_in_turns = input != W2_WEIGHT && berth_moe_read(site).activation == BERTH_MOE_SWIGLUOAI,
+    };
+}
+
+static inline berth_status experts_pack_rows(const berth_op_site *site, uint64_t input,
+                                             const berth_tensor *source, int64_t first,
+                                             const berth_tensor *destination) {
+    const experts_stack stack = experts_stack_of(site, input);
+    experts_put(&stack, source, first, berth_data(destination));
+    return BERTH_OK;
+}
+
+// All rows, one behind the other.
+static inline berth_status experts_pack(const berth_op_site *site, uint64_t input,
+                                        const berth_tensor *source,
+                                        const berth_tensor *destination) {
+    const int64_t shape[] = {source->shape[0] * source->shape[1], source->shape[2]};
+    const int64_t strides[] = {source->strides[1], 1};
     berth_tensor rows = *source;
     rows.ndim = 2;
     rows.shape = shape;
     rows.strides = strides;
-    rows.byte_offset += (uint64_t)(first * source->strides[1]) * BERTH_DTYPE_BITS(rows.dtype) / 8;
-    pack_panels(&rows, to);
-    return pieces(count, PANEL) * panel_bytes(shape[1], rows.dtype);
-}
-
-static inline berth_status experts_pack(const berth_op_site *site, uint64_t input,
-                                        const berth_tensor *source,
-                                        const berth_tensor *destination) {
-    const int64_t inner = site->inputs[W2_WEIGHT]->dims[2].b;
-    const int64_t rows = source->shape[1];
-    const int is_in_turns = berth_moe_read(site).activation == BERTH_MOE_SWIGLUOAI;
-    char *to = berth_data(destination);
-    for (int64_t expert = 0; expert < source->shape[0]; ++expert) {
-        const int64_t first = expert * rows;
-        if (input == W2_WEIGHT || rows == inner) {
-            to += experts_pack_rows(source, first, 1, rows, to);
-            continue;
-        }
-        for (int64_t row = 0; row < inner; row += PANEL) {
-            const int64_t count = at_most(PANEL, inner - row);
-            const int64_t gate = first + (is_in_turns ? 2 * row : row);
-            const int64_t step = 1 + is_in_turns;
-            to += experts_pack_rows(source, gate, step, count, to);
-            to += experts_pack_rows(source, is_in_turns ? gate + 1 : gate + inner, step, count, to);
-        }
-    }
-    return BERTH_OK;
+    return experts_pack_rows(site, input, &rows, 0, destination);
 }
 
 // ---- memory -------------------------------------------------------------------------------------

@@ -55,6 +55,12 @@ static berth_status pack(const berth_op_site *site, uint64_t input, const berth_
     return experts_pack(as_mixture(site, &as), as_input(input), source, destination);
 }
 
+static berth_status pack_rows(const berth_op_site *site, uint64_t input, const berth_tensor *source,
+                              int64_t first, const berth_tensor *destination) {
+    mixture as;
+    return experts_pack_rows(as_mixture(site, &as), as_input(input), source, first, destination);
+}
+
 // The expert of every row at hand.
 static uint64_t workspace(void *state, uint64_t tokens) {
     const experts *self = state;
@@ -151,4 +157,5 @@ const berth_op_impl berth_kernel_moe_experts = {
     .destroy = berth_instance_free,
     .packed_bytes = packed_bytes,
     .pack = pack,
+    .pack_rows = pack_rows,
 };

@@ -65,6 +65,21 @@ TEST(a_run_holds_little_more_than_its_checkpoint) {
     sandbox_remove(&box);
 }
 
+// The experts of a layer are two weights, one of them of more than half of the checkpoint: they are
+// packed as they arrive.
+TEST(a_run_holds_experts_once) {
+    program p;
+    sandbox box;
+    need_release();
+    sandbox_make(&box);
+    PROGRAM_MUST(&p, PROGRAM_OWN_ENV, "tools/make-checkpoint", box.dir, "--shape", "olmoe-narrow",
+                 "--layers", "1", "--vocab", "1024");
+    const size_t token_bytes = (size_t)1 * 2 * 1024 * 2;
+    check_peak(&box, token_bytes, "1");
+    check_peak(&box, token_bytes, "2");
+    sandbox_remove(&box);
+}
+
 // Where one weight is a quarter of all, it is held twice while it is put together from its parts.
 TEST(loading_holds_little_more_than_the_weights) {
     program p;

@@ -254,19 +254,23 @@ static void end_call(const op_case *self, const op_results *results, op_call *ca
 // Rows packed in pieces, the last ones first, are what is packed at once.
 static void check_rows(const berth_op_impl *impl, const berth_op_site *site, uint64_t input,
                        const berth_tensor *source, const berth_tensor *whole) {
-    if (!BERTH_HAS(impl, pack_rows) || impl->pack_rows == NULL || source->ndim != 2) {
+    if (!BERTH_HAS(impl, pack_rows) || impl->pack_rows == NULL || source->ndim < 2) {
         return;
     }
     op_tensor pieces;
     make_bytes(&pieces, (uint64_t)whole->shape[0]);
-    for (int64_t first = (source->shape[0] - 1) / BERTH_PACK_ROWS * BERTH_PACK_ROWS; first >= 0;
+    const int64_t count = berth_tensor_row_count(source);
+    const int64_t strides[] = {source->strides[source->ndim - 2], 1};
+    for (int64_t first = (count - 1) / BERTH_PACK_ROWS * BERTH_PACK_ROWS; first >= 0;
          first -= BERTH_PACK_ROWS) {
-        const int64_t left = source->shape[0] - first;
-        const int64_t shape[] = {left < BERTH_PACK_ROWS ? left : BERTH_PACK_ROWS, source->shape[1]};
+        const int64_t left = count - first;
+        const int64_t shape[] = {left < BERTH_PACK_ROWS ? left : BERTH_PACK_ROWS,
+                                 source->shape[source->ndim - 1]};
         berth_tensor rows = *source;
+        rows.ndim = 2;
         rows.shape = shape;
-        rows.byte_offset +=
-            (uint64_t)(first * source->strides[0]) * BERTH_DTYPE_BITS(rows.dtype) / 8;
+        rows.strides = strides;
+        rows.byte_offset += (uint64_t)(first * strides[0]) * BERTH_DTYPE_BITS(rows.dtype) / 8;
         CHECK_OK(impl->pack_rows(site, input, &rows, first, &pieces.tensor));
     }
     CHECK_BYTES((const char *)pieces.tensor.data + pieces.tensor.byte_offset,
