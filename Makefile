@@ -41,6 +41,7 @@ FLAGS_plugins := -D_POSIX_C_SOURCE=200809L $(FLAGS_kernels)
 FLAGS_host := -std=c17 -D_GNU_SOURCE -DBERTH_VERSION='"$(file <VERSION)"' $(COMMON) -I plugin-api -I host
 FLAGS_tests := $(FLAGS_host) -DTEST_BUILD='"$(B)"' -DTEST_MODE='"$(MODE)"' -DTEST_LIBS='"$(HOST_LIBS)"' -I . -I kernels -I tests
 FLAGS_build := $(FLAGS_tests)
+FLAGS_tools := $(FLAGS_host) -I kernels -I tools
 tree = $(if $(filter tests/fakes/%,$1),plugins,$(firstword $(subst /, ,$1)))
 place = $(word 2,$(subst /, ,$1))
 flags = $(FLAGS_$(call tree,$1)) $($(call place,$1)_CFLAGS) $(platform-$(call place,$1)_CFLAGS)
@@ -147,6 +148,10 @@ $(B)/libberth.a: $(archived) $(B)/names/libberth.a
 link = $(CC) -pthread $(FLAVOUR) $(filter %.o %.a,$^) $(LDFLAGS) $1 $(HOST_LIBS) -o $@
 $(B)/berth: $(B)/obj/host/main.o $(B)/libberth.a
 	$(call say,LD)$(link)
+# tools/quantize: the host's modules without its program, and arithmetic.
+quantizer_CFLAGS := $(CONTENT)
+$(B)/quantize: $(call objects,$(wildcard tools/quantizer/*.c)) $(B)/libberth.a
+	$(call say,LD)$(link)
 build/berth: build/release/berth
 	@ln -sfn release/berth $@
 
@@ -175,7 +180,7 @@ $(B)/tests/gpu/model: $(B)/obj/tests/gpu/model.o $(B)/libberth.a
 
 .PHONY: all help test run bench asan tsan fuzz format lint install uninstall coverage clean compile_commands.json
 ## all: the host and every plugin that this machine can build (default)
-all: $(if $(filter release,$(MODE)),build/berth) $(B)/berth $(product)
+all: $(if $(filter release,$(MODE)),build/berth) $(B)/berth $(B)/quantize $(product)
 	$(foreach p,$(left_out),$(info skip $p: $(foreach r,$(call lacks,$p),$($r_WHY))))@:
 
 ## help: this list, then what was found on this machine and how to get the rest

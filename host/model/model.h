@@ -43,6 +43,8 @@ const berth_stored_tensor *berth_safetensors_find(const berth_safetensors *file,
 // stays valid. Of few bytes nothing is said.
 void berth_stored_tensor_drop(const berth_stored_tensor *tensor, uint64_t first, uint64_t bytes);
 void berth_safetensors_close(berth_safetensors *file);
+// What the format calls the type, "BF16"; NULL when it has no such type.
+const char *berth_safetensors_dtype(berth_dtype dtype);
 
 // ---- a checkpoint folder ------------------------------------------------------------------------
 

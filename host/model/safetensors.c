@@ -345,6 +345,15 @@ void berth_stored_tensor_drop(const berth_stored_tensor *tensor, uint64_t first,
     }
 }
 
+const char *berth_safetensors_dtype(berth_dtype dtype) {
+    for (size_t i = 0; i < BERTH_COUNT(dtypes); ++i) {
+        if (dtypes[i].dtype == dtype) {
+            return dtypes[i].name;
+        }
+    }
+    return NULL;
+}
+
 void berth_safetensors_close(berth_safetensors *file) {
     if (file == NULL) {
         return;
