@@ -367,7 +367,7 @@ static const bad_key bad_keys[] = {
     BAD_KEY("rms_norm_eps", "-1", BERTH_CORRUPT, "'rms_norm_eps' is -1, must be 0 or more"),
     BAD_KEY("tie_word_embeddings", "1", BERTH_CORRUPT,
             "'tie_word_embeddings' is not true or false"),
-    BAD_KEY("hidden_act", "\"relu2\"", BERTH_UNSUPPORTED, "hidden_act 'relu2'"),
+    BAD_KEY("hidden_act", "\"mish\"", BERTH_UNSUPPORTED, "hidden_act 'mish'"),
     BAD_KEY("hidden_act", "7", BERTH_CORRUPT, "'hidden_act' is not a string"),
     BAD_KEY("rope_parameters", "{\"rope_type\": \"llama3\"}", BERTH_CORRUPT,
             "'rope_parameters.factor' is missing, rope_type 'llama3' needs it"),
