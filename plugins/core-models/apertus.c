@@ -3,6 +3,14 @@
 // with learned numbers, without a gate.
 #include "decoder/decoder.h"
 
+static const berth_attribute usual_rope[] = {
+    {.name = "rope_type",                        .kind = BERTH_ATTRIBUTE_STR, .str = "llama3"},
+    {.name = "factor",                           .kind = BERTH_ATTRIBUTE_F64, .f64 = 8       },
+    {.name = "low_freq_factor",                  .kind = BERTH_ATTRIBUTE_F64, .f64 = 1       },
+    {.name = "high_freq_factor",                 .kind = BERTH_ATTRIBUTE_F64, .f64 = 4       },
+    {.name = "original_max_position_embeddings", .kind = BERTH_ATTRIBUTE_I64, .i64 = 8192    },
+};
+
 static void build(berth_builder *builder) {
     berth_decoder_names names = berth_decoder_llama_names;
     names.attention_norm = "attention_layernorm";
@@ -15,6 +23,8 @@ static void build(berth_builder *builder) {
         .has_no_gate = 1,
         .activation = "xielu",
         .rope_theta = 12e6,
+        .usual_rope = usual_rope,
+        .usual_rope_count = sizeof usual_rope / sizeof usual_rope[0],
     };
     berth_decoder_read(builder, &apertus);
     apertus.has_qkv_bias = berth_config_bool_or(builder, "attention_bias", 0);

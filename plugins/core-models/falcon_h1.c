@@ -4,6 +4,7 @@
 #include "decoder/recurrent.h"
 
 #include <math.h>
+#include <string.h>
 
 static double factor(berth_builder *b, const char *key) {
     const double value = berth_config_f64_or(b, key, 1);
@@ -85,6 +86,11 @@ static void build(berth_builder *builder) {
     names.mlp = "feed_forward";
     berth_decoder falcon = {.names = &names, .mix = mix, .feed = feed, .norm_eps = 1e-5};
     berth_decoder_read(builder, &falcon);
+    if (strcmp(falcon.activation, "silu") != 0) {
+        berth_build_fail(builder, BERTH_UNSUPPORTED,
+                         "config.json: hidden_act '%s'; this architecture knows 'silu'",
+                         falcon.activation);
+    }
     falcon.has_qkv_bias = berth_config_bool_or(builder, "attention_bias", 0);
     falcon.has_output_bias = falcon.has_qkv_bias;
     falcon.has_mlp_bias = berth_config_bool_or(builder, "mlp_bias", 0);

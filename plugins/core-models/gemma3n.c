@@ -200,8 +200,7 @@ static void add_embedding(const gemma3n *m, int64_t layer, berth_value own, bert
         x = BERTH_EMIT(m->b, "scale_columns", .prefix = name,
                        BERTH_INPUTS(x, berth_build_vector(m->b, name, width)));
     }
-    x = BERTH_EMIT(m->b, "gelu_tanh", .prefix = gate,
-                   BERTH_INPUTS(project(m, gate, width, m->per_layer, x)));
+    x = berth_decoder_activate(m->b, &m->decoder, gate, project(m, gate, width, m->per_layer, x));
     x = BERTH_EMIT(m->b, "mul", .prefix = gate,
                    BERTH_INPUTS(x, m->b->slice(m->b, own, 1, layer * m->per_layer, m->per_layer)));
     x = project(m, name_of(m, layer, "per_layer_projection"), m->per_layer, width, x);
@@ -228,9 +227,16 @@ static void add_layer(const gemma3n *m, int64_t layer, berth_value own, berth_va
 
 // ---- the model ----------------------------------------------------------------------------------
 
+// Ids behind the table, which are what a model of images and sounds adds, read its first row.
 static berth_value embed(const gemma3n *m, const char *name, int64_t tokens, int64_t width) {
-    return BERTH_LAYER(m->b, "VocabParallelEmbedding", .prefix = name,
-                       BERTH_INPUTS(m->b->input(m->b, "token_ids")),
+    berth_value ids[2] = {m->b->input(m->b, "token_ids")};
+    if (tokens < m->decoder.vocab_size) {
+        BERTH_EMIT(m->b, "vocab_parallel_mask", .prefix = name, BERTH_INPUTS(ids[0]),
+                   BERTH_ATTRIBUTES(BERTH_I64("org_vocab_start_index", 0),
+                                    BERTH_I64("org_vocab_end_index", tokens)),
+                   .outputs = ids, .output_count = 2);
+    }
+    return BERTH_LAYER(m->b, "VocabParallelEmbedding", .prefix = name, BERTH_INPUTS(ids[0]),
                        BERTH_ATTRIBUTES(BERTH_I64("num_embeddings", tokens),
                                         BERTH_I64("embedding_dim", width),
                                         BERTH_TEXT("tied_to", NULL)));

@@ -3,10 +3,25 @@
 // with biases and a clamped SwiGLU, stored [inputs, outputs].
 #include "decoder/decoder.h"
 
+static const berth_attribute usual_rope[] = {
+    {.name = "rope_type",                        .kind = BERTH_ATTRIBUTE_STR,  .str = "yarn"},
+    {.name = "factor",                           .kind = BERTH_ATTRIBUTE_F64,  .f64 = 32    },
+    {.name = "beta_fast",                        .kind = BERTH_ATTRIBUTE_F64,  .f64 = 32    },
+    {.name = "beta_slow",                        .kind = BERTH_ATTRIBUTE_F64,  .f64 = 1     },
+    {.name = "truncate",                         .kind = BERTH_ATTRIBUTE_BOOL, .i64 = 0     },
+    {.name = "original_max_position_embeddings", .kind = BERTH_ATTRIBUTE_I64,  .i64 = 4096  },
+};
+
 static void build(berth_builder *builder) {
     berth_decoder_names names = berth_decoder_llama_names;
     names.router = "router";
-    berth_decoder oss = {.names = &names, .norm_eps = 1e-5, .rope_theta = 15e4};
+    berth_decoder oss = {
+        .names = &names,
+        .norm_eps = 1e-5,
+        .rope_theta = 15e4,
+        .usual_rope = usual_rope,
+        .usual_rope_count = sizeof usual_rope / sizeof usual_rope[0],
+    };
     berth_decoder_read(builder, &oss);
     berth_decoder_read_experts(builder, &oss);
     oss.sliding_window = berth_decoder_read_window(builder, 128);

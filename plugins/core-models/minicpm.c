@@ -10,6 +10,7 @@ static void build(berth_builder *builder) {
     berth_decoder_read(builder, &minicpm);
     minicpm.has_qkv_bias = berth_config_bool_or(builder, "attention_bias", 0);
     minicpm.has_output_bias = minicpm.has_qkv_bias;
+    minicpm.threshold = berth_config_f64_or(builder, "hidden_act_param", 0);
     minicpm.embedding_scale = berth_config_f64_or(builder, "scale_emb", 1);
     minicpm.residual_scale =
         berth_config_f64_or(builder, "scale_depth", 1) / sqrt((double)minicpm.layer_count);

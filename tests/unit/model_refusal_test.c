@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // model: what cannot be built is refused in one line that says why, whoever is to blame: the
 // checkpoint's author, a plugin's, or the machine's memory.
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "model/model.h"
 #include "support/core_registry.h"
@@ -367,7 +371,7 @@ static const bad_key bad_keys[] = {
     BAD_KEY("rms_norm_eps", "-1", BERTH_CORRUPT, "'rms_norm_eps' is -1, must be 0 or more"),
     BAD_KEY("tie_word_embeddings", "1", BERTH_CORRUPT,
             "'tie_word_embeddings' is not true or false"),
-    BAD_KEY("hidden_act", "\"relu2\"", BERTH_UNSUPPORTED, "hidden_act 'relu2'"),
+    BAD_KEY("hidden_act", "\"mish\"", BERTH_UNSUPPORTED, "hidden_act 'mish'"),
     BAD_KEY("hidden_act", "7", BERTH_CORRUPT, "'hidden_act' is not a string"),
     BAD_KEY("rope_parameters", "{\"rope_type\": \"llama3\"}", BERTH_CORRUPT,
             "'rope_parameters.factor' is missing, rope_type 'llama3' needs it"),
@@ -445,6 +449,47 @@ TEST(config_with_missing_wrong_or_absurd_values_is_refused_by_its_key) {
         check_refused(&core, &box, bad_keys[i].status, bad_keys[i].words);
         CHECK(berth_clock_ns() - begin < UINT64_C(20000000000));
     }
+    sandbox_remove(&box);
+    core_registry_deinit(&core);
+}
+
+// The file of that path under a name of the folder.
+static void link_file(const sandbox *box, const char *path, const char *name) {
+    char target[PATH_MAX];
+    CHECK(realpath(path, target) != NULL);
+    (void)unlink(sandbox_path(box, name));
+    CHECK_INT(symlink(target, sandbox_path(box, name)), 0);
+}
+
+// What the fuzzer found, beside the weights that it has: a graph, or a text that says why not.
+TEST(config_files_of_the_fuzzer_are_built_or_refused) {
+    core_registry core;
+    berth_dir_listing files = {0};
+    berth_arena *arena = NULL;
+    sandbox box;
+    core_registry_init(&core, NULL);
+    sandbox_make(&box);
+    link_file(&box, "tests/data/models/llama/model.safetensors", "model.safetensors");
+    CHECK_OK(berth_arena_create(4096, (size_t)1 << 20, &arena));
+    CHECK_OK(berth_dir_list("tests/fuzz/config_json", arena, &files));
+    size_t built = 0;
+    for (size_t i = 0; i < files.count; ++i) {
+        berth_checkpoint *checkpoint = NULL;
+        berth_model_build *build = NULL;
+        link_file(&box, berth_path_join(arena, "tests/fuzz/config_json", files.names[i]),
+                  "config.json");
+        berth_status status = berth_checkpoint_open(box.dir, &checkpoint);
+        if (status == BERTH_OK) {
+            status = berth_model_create(core.registry, &core.config, checkpoint, BERTH_DTYPE_F32,
+                                        &build);
+        }
+        built += status == BERTH_OK;
+        CHECK(status == BERTH_OK || berth_status_message()[0] != '\0');
+        berth_model_destroy(build);
+        berth_checkpoint_close(checkpoint);
+    }
+    CHECK(built > 0 && built < files.count);
+    berth_arena_destroy(arena);
     sandbox_remove(&box);
     core_registry_deinit(&core);
 }

@@ -86,9 +86,9 @@ typedef struct berth_decoder_experts {
     int64_t groups_per_token;
     int64_t routes_in_f32;
     double scale;
-    const char *scoring; // NULL: "softmax"
-    const char *activation;
-    double limit; // of activation swigluoai, as alpha
+    const char *scoring;    // NULL: "softmax"
+    const char *activation; // NULL: hidden_act
+    double limit;           // of activation swigluoai, as alpha
     double alpha;
 } berth_decoder_experts;
 
@@ -121,12 +121,14 @@ typedef struct berth_decoder {
     int64_t has_grouped_qkv;  // one tensor: queries, key and value of one key head after the other
     int64_t turns_neighbours; // the rope's pairs are columns 2i and 2i + 1
     int64_t has_no_rope;
-    double qkv_limit;        // queries, keys and values are clamped to it; 0: they are not
-    double rotary_part;      // of a head that turns, unless config.json says; 0: all
-    double rope_theta;       // unless config.json says; 0: 10000
-    const char *activation;  // hidden_act unless config.json says; NULL: "silu"
-    double norm_eps;         // unless config.json says; 0: 1e-6
-    int64_t ties_embeddings; // the head is the embedding table; unless config.json says
+    double qkv_limit;   // queries, keys and values are clamped to it; 0: they are not
+    double rotary_part; // of a head that turns, unless config.json says; 0: all
+    double rope_theta;  // unless config.json says; 0: 10000
+    const berth_attribute *usual_rope; // where config.json has no word about ropes, their type and
+    uint64_t usual_rope_count;         // its numbers; none: type "default"
+    const char *activation;            // hidden_act unless config.json says; NULL: "silu"
+    double norm_eps;                   // unless config.json says; 0: 1e-6
+    int64_t ties_embeddings;           // the head is the embedding table; unless config.json says
 
     // From config.json.
     int64_t vocab_size;
@@ -158,7 +160,8 @@ typedef struct berth_decoder {
     double residual_scale; // of what attention and MLP add
     double logit_scale;
     double logit_soft_cap;
-    double sparsity; // share of the gates of a gated GELU that are cut off
+    double threshold; // of hidden_act "fatrelu": what is not above it becomes 0
+    double sparsity;  // share of the gates of a gated GELU that are cut off
     berth_decoder_experts experts;
     berth_decoder_latent latent;
 } berth_decoder;

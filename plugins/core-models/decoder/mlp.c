@@ -4,42 +4,60 @@
 
 #include <string.h>
 
-// hidden_act of config.json and the op that it is, alone and times a second half.
+// hidden_act of config.json and the op that it is: alone, times a second half, inside experts. With
+// none for a second half it is the first one, and a product.
 typedef struct activation {
     const char *name;
     const char *alone;
     const char *gated;
+    const char *experts;
     const char *approximate; // of gelu_and_mul
 } activation;
 
+#define ACTIVATION(act_name, ...)                                                                  \
+    { .name = (act_name), __VA_ARGS__ }
+#define GELU_TANH .gated = "gelu_and_mul", .approximate = "tanh", .experts = "gelu_tanh"
+#define GELU_ERF  .gated = "gelu_and_mul", .approximate = "none", .experts = "gelu"
+
 static const activation activations[] = {
-    {.name = "silu",          .gated = "silu_and_mul"},
-    {.name = "swish",         .gated = "silu_and_mul"},
-    {.name = "gelu",          .alone = "gelu",         .gated = "gelu_and_mul", .approximate = "none"},
-    {.name = "gelu_new",  .alone = "gelu_new",                         .gated = "gelu_and_mul", .approximate = "tanh"},
-    {
-     .name = "gelu_pytorch_tanh",
-     .alone = "gelu_tanh",
-     .gated = "gelu_and_mul",
-     .approximate = "tanh",
-     },
-    {.name = "gelu_fast",                       .alone = "gelu_fast"                     },
-    {.name = "quick_gelu", .alone = "quick_gelu"                          },
-    {.name = "relu2",                             .alone = "relu2"                                 },
-    {.name = "xielu",                       .alone = "xielu"     },
+    ACTIVATION("silu", .gated = "silu_and_mul", .experts = "silu"),
+    ACTIVATION("swish", .gated = "silu_and_mul", .experts = "silu"),
+    ACTIVATION("gelu", .alone = "gelu", GELU_ERF),
+    ACTIVATION("gelu_new", .alone = "gelu_new", GELU_TANH),
+    ACTIVATION("gelu_fast", .alone = "gelu_fast", GELU_TANH),
+    ACTIVATION("gelu_pytorch_tanh", .alone = "gelu_tanh", GELU_TANH),
+    ACTIVATION("quick_gelu", .alone = "quick_gelu"),
+    ACTIVATION("relu", .gated = "fatrelu_and_mul"),
+    ACTIVATION("fatrelu", .gated = "fatrelu_and_mul"),
+    ACTIVATION("relu2", .alone = "relu2", .experts = "relu2"),
+    ACTIVATION("xielu", .alone = "xielu"),
 };
 
-static const activation *find(berth_builder *b, const berth_decoder *decoder) {
+// Where the activation stands.
+typedef enum place {
+    PLACE_ALONE,
+    PLACE_GATED,
+    PLACE_EXPERTS,
+} place;
+
+static int is_there(const activation *one, const berth_decoder *decoder, place where) {
+    return where == PLACE_ALONE     ? one->alone != NULL
+           : where == PLACE_EXPERTS ? one->experts != NULL
+           : decoder->sparsity > 0  ? one->approximate != NULL
+                                    : one->gated != NULL || strcmp(one->name, "xielu") != 0;
+}
+
+static const activation *find(berth_builder *b, const berth_decoder *decoder, place where) {
+    static const char *const places[] = {"an ungated MLP", "a gated MLP", "experts"};
     for (size_t i = 0; i < sizeof activations / sizeof activations[0]; ++i) {
         const activation *one = &activations[i];
-        if (strcmp(one->name, decoder->activation) == 0 &&
-            (decoder->has_no_gate ? one->alone : one->gated) != NULL) {
+        if (strcmp(one->name, decoder->activation) == 0 && is_there(one, decoder, where)) {
             return one;
         }
     }
     berth_build_fail(b, BERTH_UNSUPPORTED,
-                     "config.json: hidden_act '%s'; there is no op for it in %s MLP",
-                     decoder->activation, decoder->has_no_gate ? "an ungated" : "a gated");
+                     "config.json: hidden_act '%s'; there is no op for it in %s",
+                     decoder->activation, places[where]);
     return &activations[0];
 }
 
@@ -63,22 +81,38 @@ static berth_value xielu(berth_builder *b, const char *name, berth_value x) {
     return BERTH_EMIT(b, "xielu", .prefix = name, .inputs = inputs, .input_count = 5);
 }
 
-static berth_value activate(berth_builder *b, const berth_decoder *decoder, const char *name,
-                            berth_value x) {
-    const activation *found = find(b, decoder);
-    const char *op = decoder->has_no_gate ? found->alone : found->gated;
-    if (strcmp(decoder->activation, "xielu") == 0) {
-        return xielu(b, name, x);
-    }
-    if (decoder->sparsity > 0) {
+berth_value berth_decoder_activate(berth_builder *b, const berth_decoder *decoder, const char *name,
+                                   berth_value x) {
+    const char *op = find(b, decoder, PLACE_ALONE)->alone;
+    return strcmp(decoder->activation, "xielu") == 0
+               ? xielu(b, name, x)
+               : BERTH_EMIT(b, op, .prefix = name, BERTH_INPUTS(x));
+}
+
+// x [T, 2 size]: the first half, activated, times the second.
+static berth_value activate_half(berth_builder *b, const berth_decoder *decoder, const char *name,
+                                 int64_t size, berth_value x) {
+    const activation *found = find(b, decoder, PLACE_GATED);
+    const char *approximate = found->approximate;
+    if (decoder->sparsity > 0 && approximate != NULL) {
         return BERTH_EMIT(b, "gelu_and_mul_sparse", .prefix = name, BERTH_INPUTS(x),
                           BERTH_ATTRIBUTES(BERTH_F64("activation_sparsity", decoder->sparsity),
-                                           BERTH_TEXT("approximate", found->approximate)));
+                                           BERTH_TEXT("approximate", approximate)));
     }
-    return decoder->has_no_gate || found->approximate == NULL
-               ? BERTH_EMIT(b, op, .prefix = name, BERTH_INPUTS(x))
-               : BERTH_EMIT(b, op, .prefix = name, BERTH_INPUTS(x),
-                            BERTH_ATTRIBUTES(BERTH_TEXT("approximate", found->approximate)));
+    if (found->gated == NULL) {
+        const berth_value gate =
+            berth_decoder_activate(b, decoder, name, b->slice(b, x, 1, 0, size));
+        return BERTH_EMIT(b, "mul", .prefix = name,
+                          BERTH_INPUTS(gate, b->slice(b, x, 1, size, size)));
+    }
+    if (approximate != NULL) {
+        return BERTH_EMIT(b, found->gated, .prefix = name, BERTH_INPUTS(x),
+                          BERTH_ATTRIBUTES(BERTH_TEXT("approximate", approximate)));
+    }
+    return strcmp(found->name, "fatrelu") == 0
+               ? BERTH_EMIT(b, found->gated, .prefix = name, BERTH_INPUTS(x),
+                            BERTH_ATTRIBUTES(BERTH_F64("threshold", decoder->threshold)))
+               : BERTH_EMIT(b, found->gated, .prefix = name, BERTH_INPUTS(x));
 }
 
 // x [T, hidden_size] as the gate beside what it is for, [T, 2 size], or as [T, size] without one.
@@ -98,7 +132,9 @@ berth_value berth_decoder_dense(berth_builder *b, const berth_decoder *decoder, 
                                 int64_t size, berth_value x) {
     const berth_value up =
         widen(b, decoder, berth_build_name(b, "%s.%s", name, decoder->names->up), size, x);
-    const berth_value y = activate(b, decoder, berth_build_name(b, "%s.act_fn", name), up);
+    const char *own = berth_build_name(b, "%s.act_fn", name);
+    const berth_value y = decoder->has_no_gate ? berth_decoder_activate(b, decoder, own, up)
+                                               : activate_half(b, decoder, own, size, up);
     return BERTH_LAYER(b, "RowParallelLinear",
                        .prefix = berth_build_name(b, "%s.%s", name, decoder->names->down),
                        BERTH_INPUTS(y),
@@ -130,6 +166,11 @@ static berth_value project(berth_builder *b, const berth_decoder *decoder, const
                                         BERTH_BOOL("force_fp32_compute", is_f32)));
 }
 
+static const char *activation_of(berth_builder *b, const berth_decoder *decoder) {
+    const char *own = decoder->experts.activation;
+    return own ? own : find(b, decoder, PLACE_EXPERTS)->experts;
+}
+
 // What the experts for every token make of x; BERTH_VALUE_NONE where there are none. One that has a
 // gate is a mixture of one, of which every token gets the share that its gate says.
 static berth_value shared(berth_builder *b, const berth_decoder *decoder, const char *name,
@@ -147,6 +188,7 @@ static berth_value shared(berth_builder *b, const berth_decoder *decoder, const 
                                         BERTH_I64("hidden_size", decoder->hidden_size),
                                         BERTH_I64("intermediate_size", experts->shared_size),
                                         BERTH_TEXT("scoring_func", "sigmoid"),
+                                        BERTH_TEXT("activation", activation_of(b, decoder)),
                                         BERTH_BOOL("renormalize", 0)));
 }
 
@@ -169,7 +211,7 @@ static berth_value mixture(berth_builder *b, const berth_decoder *decoder, const
             BERTH_I64("intermediate_size", experts->size),
             BERTH_BOOL("renormalize", experts->renormalize),
             BERTH_TEXT("scoring_func", experts->scoring ? experts->scoring : "softmax"),
-            BERTH_TEXT("activation", experts->activation ? experts->activation : "silu"),
+            BERTH_TEXT("activation", activation_of(b, decoder)),
             BERTH_BOOL("has_bias", experts->has_bias),
             BERTH_F64("routed_scaling_factor", experts->scale > 0 ? experts->scale : 1),
             BERTH_F64("swiglu_limit", experts->limit > 0 ? experts->limit : 7),

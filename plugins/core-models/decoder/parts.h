@@ -40,6 +40,10 @@ berth_value berth_decoder_mlp(berth_builder *builder, const berth_decoder *decod
 berth_value berth_decoder_dense(berth_builder *builder, const berth_decoder *decoder,
                                 const char *name, int64_t size, berth_value x);
 
+// hidden_act of x.
+berth_value berth_decoder_activate(berth_builder *builder, const berth_decoder *decoder,
+                                   const char *name, berth_value x);
+
 // For models that are built of the same parts in another order.
 void berth_decoder_describe(berth_builder *builder, const berth_decoder *decoder);
 berth_value berth_decoder_embed(berth_builder *builder, const berth_decoder *decoder);

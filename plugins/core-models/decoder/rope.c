@@ -40,6 +40,8 @@ static const rope_key keys[] = {
     KEY("yarn", "mscale", F64, 0),
     KEY("yarn", "mscale_all_dim", F64, 0),
     KEY("longrope", "original_max_position_embeddings", I64, 1),
+    KEY("longrope", "short_mscale", F64, 0),
+    KEY("longrope", "long_mscale", F64, 0),
 };
 #define KEY_COUNT (sizeof keys / sizeof keys[0])
 
@@ -161,9 +163,11 @@ static void add_sharpness(const reading *at) {
     const double usual = factor > 1 ? sqrt(1 + log(factor) / log(trained)) : 1;
     const double sharpness =
         berth_config_f64_or(at->builder, path_of(at, "attention_factor"), factor > 0 ? usual : 0);
-    if (sharpness > 0) {
-        add(at, *BERTH_F64("short_mscale", sharpness));
-        add(at, *BERTH_F64("long_mscale", sharpness));
+    static const char *const names[] = {"short_mscale", "long_mscale"};
+    for (size_t i = 0; sharpness > 0 && i < sizeof names / sizeof names[0]; ++i) {
+        if (number_of(at, names[i], 0) == 0) { // no scale of its own
+            add(at, *BERTH_F64(names[i], sharpness));
+        }
     }
 }
 
@@ -229,6 +233,8 @@ static double read_theta(const reading *at) {
     return theta;
 }
 
+// A part of every architecture's heads may be turned, as in vLLM; transformers reads the key in
+// some of them only and leaves it unread in the others.
 static int64_t read_rotary_dim(const reading *at) {
     const int64_t head_size = at->decoder->head_size;
     const double usual = at->decoder->rotary_part > 0 ? at->decoder->rotary_part : 1;
@@ -248,21 +254,37 @@ static int64_t read_rotary_dim(const reading *at) {
     return dim;
 }
 
+// The type and what it reads.
+static const char *read_type(const reading *at) {
+    const berth_decoder *decoder = at->decoder;
+    const berth_json *found = NULL;
+    if (decoder->usual_rope_count > 0 &&
+        at->builder->host->json_get_member(at->builder->config, at->key, &found) != BERTH_OK) {
+        for (uint64_t i = 0; i < decoder->usual_rope_count; ++i) {
+            add(at, decoder->usual_rope[i]);
+        }
+        return decoder->usual_rope[0].str;
+    }
+    const char *type = berth_config_str_or(at->builder, path_of(at, "rope_type"), "default");
+    check_type(at, type);
+    add(at, *BERTH_TEXT("rope_type", type));
+    for (size_t i = 0; i < KEY_COUNT; ++i) {
+        if (strcmp(keys[i].type, type) == 0) {
+            add_key(at, &keys[i]);
+        }
+    }
+    return type;
+}
+
 void berth_decoder_read_rope(berth_builder *builder, berth_decoder *decoder, const char *key,
                              berth_decoder_rope *rope) {
     const reading at = {.builder = builder, .decoder = decoder, .rope = rope, .key = key};
-    const char *type = berth_config_str_or(builder, path_of(&at, "rope_type"), "default");
-    check_type(&at, type);
+    // The first: latent attention has its own.
     add(&at, *BERTH_I64("rotary_dim", read_rotary_dim(&at)));
+    const char *type = read_type(&at);
     add(&at, *BERTH_I64("max_position", decoder->context_length));
     add(&at, *BERTH_F64("base", read_theta(&at)));
     add(&at, *BERTH_BOOL("is_neox_style", !decoder->turns_neighbours));
-    add(&at, *BERTH_TEXT("rope_type", type));
-    for (size_t i = 0; i < KEY_COUNT; ++i) {
-        if (strcmp(keys[i].type, type) == 0) {
-            add_key(&at, &keys[i]);
-        }
-    }
     if (strcmp(type, "longrope") == 0) {
         add_longrope(&at);
     }
