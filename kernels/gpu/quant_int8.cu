@@ -17,6 +17,10 @@ __device__ uint8_t code_of(float rounded) {
     return static_cast<uint8_t>(static_cast<int8_t>(number));
 }
 
+__device__ uint16_t pair_of(uint8_t low, uint8_t high) {
+    return static_cast<uint16_t>(low | high << 8);
+}
+
 struct of_row {
     static constexpr bool IS_GIVEN = false;
     __device__ float magnitude(float value) const {
@@ -30,6 +34,9 @@ struct of_row {
     }
     __device__ uint8_t code(float value, float factor) const {
         return code_of(rintf(__fmul_rn(value, factor)));
+    }
+    __device__ uint16_t pair(float low, float high, float factor) const {
+        return pair_of(code(low, factor), code(high, factor));
     }
 };
 
@@ -49,6 +56,9 @@ struct as_given {
     __device__ uint8_t code(float value, float factor) const {
         const float number = zero ? static_cast<float>(*zero) : 0.0f;
         return code_of(rintf(__fadd_rn(rintf(__fdiv_rn(value, factor)), number)));
+    }
+    __device__ uint16_t pair(float low, float high, float factor) const {
+        return pair_of(code(low, factor), code(high, factor));
     }
 };
 
