@@ -161,7 +161,7 @@ template <typename T, bool NEAR> struct packed_kind {
 
         __device__ void load(const cuda_coded &all, int first, int byte, uint32_t sums) {
             if constexpr (NEAR) {
-                input_sums = sums + static_cast<uint32_t>(byte / PIECE * 32) +
+                input_sums = sums + static_cast<uint32_t>(byte) / PIECE * 32 +
                              threadIdx.x % 4 * static_cast<uint32_t>(sizeof(float2));
                 return;
             }
@@ -211,6 +211,15 @@ template <typename T, bool NEAR> struct packed_kind {
         const uint32_t low[4] = {w->low.x, w->low.y, w->low.z, w->low.w};
         const uint32_t high[4] = {w->high.x, w->high.y, w->high.z, w->high.w};
         float products[EIGHTS][2][4] = {};
+        if constexpr (IS_COUNTED) {
+            const float2 inputs_sum = load_pair(of.input_sums + static_cast<uint32_t>(step * 32));
+            const float counted[2] = {__uint_as_float(zero[0] << 16),
+                                      __uint_as_float(zero[1] << 16)};
+            products[0][0][0] = -inputs_sum.x * counted[0];
+            products[0][0][1] = -inputs_sum.y * counted[0];
+            products[0][0][2] = -inputs_sum.x * counted[1];
+            products[0][0][3] = -inputs_sum.y * counted[1];
+        }
 #pragma unroll
         for (int i = 0; i < 4; ++i) { // words of eight codes
             uint32_t l[4];
@@ -235,23 +244,11 @@ template <typename T, bool NEAR> struct packed_kind {
                 cuda_mma(products[eight][1], second, b + 2, T{});
             }
         }
-        float too_much[4] = {};
-        if constexpr (IS_COUNTED) {
-            const float2 inputs_sum =
-                load_pair(of.input_sums + static_cast<uint32_t>(step * 8) * sizeof(float));
-            const float counted[2] = {__uint_as_float(zero[0] << 16),
-                                      __uint_as_float(zero[1] << 16)};
-            too_much[0] = inputs_sum.x * counted[0];
-            too_much[1] = inputs_sum.y * counted[0];
-            too_much[2] = inputs_sum.x * counted[1];
-            too_much[3] = inputs_sum.y * counted[1];
-        }
 #pragma unroll
         for (int eight = 0; eight < EIGHTS; ++eight) {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                to->at[eight][i] +=
-                    (products[eight][0][i] + products[eight][1][i] - too_much[i]) * scale[i / 2];
+                to->at[eight][i] += (products[eight][0][i] + products[eight][1][i]) * scale[i / 2];
             }
         }
     }
@@ -405,26 +402,31 @@ template <typename K> __device__ void keep_inputs(const cuda_coded &all, const r
 
 // ---- the warps that multiply --------------------------------------------------------------------
 
+// 8 bits: a lane's 16 bytes of every piece. 4 bits: what belongs to its 16 bytes of one.
+template <typename K> constexpr int APART = K::X_RATIO == 1 ? PIECE : 16;
+
 template <typename K, int EIGHTS>
-__device__ void load_inputs(const cuda_coded &all, const ring &from, int byte,
-                            inputs<EIGHTS> *out) {
-    // 8 bits: a lane's 16 bytes of every piece. 4 bits: what belongs to its 16 bytes of one.
-    constexpr int APART = K::X_RATIO == 1 ? PIECE : 16;
+__device__ void load_inputs(const cuda_coded &all, int byte, inputs<EIGHTS> *out) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const bool is_there = byte + (K::X_RATIO == 1 ? i * PIECE : 0) < all.bytes;
-        const int at = byte * K::X_RATIO + i * APART;
+        const int at = byte * K::X_RATIO + i * APART<K>;
 #pragma unroll
         for (int eight = 0; eight < EIGHTS; ++eight) {
             const int row = eight * 8 + threadIdx.x / 4;
-            uint4 x = {0, 0, 0, 0};
-            if (is_there && row < all.rows) {
-                x = K::IS_NEAR ? cuda_load_shared(from.x + static_cast<uint32_t>(row) * from.gap +
-                                                  static_cast<uint32_t>(at))
-                               : *reinterpret_cast<const uint4 *>(all.x + at + row * all.x_gap);
-            }
-            out->at[eight][i] = x;
+            out->at[eight][i] = is_there && row < all.rows
+                                    ? *reinterpret_cast<const uint4 *>(all.x + at + row * all.x_gap)
+                                    : uint4{0, 0, 0, 0};
         }
+    }
+}
+
+// Of x that is near. Lanes of rows that are not there have the first one's: what becomes of it
+// nobody stores.
+template <typename K> __device__ void load_near(uint32_t from, inputs<1> *out) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        out->at[0][i] = cuda_load_shared(from + static_cast<uint32_t>(i * APART<K>));
     }
 }
 
@@ -435,8 +437,9 @@ template <typename K> __device__ void load_codes(uint32_t from, int there, codes
     for (int i = 0; i < K::PIECES; ++i) {
         const uint4 low = cuda_load_shared(from + i * PIECE);
         const uint4 high = cuda_load_shared(from + 8 * STAGE_ROW + i * PIECE);
-        out[i].low = i * PIECE < there ? low : none;
-        out[i].high = i * PIECE < there ? high : none;
+        const bool is_there = K::IS_NEAR || i * PIECE < there;
+        out[i].low = is_there ? low : none;
+        out[i].high = is_there ? high : none;
     }
 }
 
@@ -530,6 +533,7 @@ struct position {
 template <typename K, int EIGHTS> struct ahead {
     inputs<EIGHTS> x[2];
     typename K::extra of[2];
+    uint32_t near; // the lane's first x of a row, where that is near
 };
 
 // One stage, TURN of two: a copy from one x to the other would wait for what is under way.
@@ -551,8 +555,14 @@ __device__ void multiply_stage(const cuda_coded &all, const ring &from, const po
         const int turn = (TURN * K::STEPS + step) % 2;
         const int byte = now.begin + mine + step * PIECE;
         codes w[K::PIECES];
-        load_inputs<K, EIGHTS>(all, from, step + 1 < K::STEPS ? byte + PIECE : next.begin + mine,
-                               &loaded->x[turn ^ 1]);
+        if constexpr (K::IS_NEAR) {
+            load_near<K>(loaded->near +
+                             static_cast<uint32_t>((now.begin + step * PIECE) * K::X_RATIO),
+                         &loaded->x[turn]);
+        } else {
+            load_inputs<K, EIGHTS>(all, step + 1 < K::STEPS ? byte + PIECE : next.begin + mine,
+                                   &loaded->x[turn ^ 1]);
+        }
         load_codes<K>(from.memory + at->stage * STAGE_BYTES + in_stage + step * PIECE,
                       all.bytes - byte, w);
         bits |= loaded->of[TURN].fetch(all, beside, step);
@@ -582,10 +592,15 @@ template <typename T, typename K, int EIGHTS> struct multiplier {
 
     __device__ void begin() {
         const int part = static_cast<int>(threadIdx.y) * (STAGE / K::WARPS);
+        const int first = part + threadIdx.x % 4 * 16;
         if constexpr (K::IS_NEAR) {
+            const uint32_t row =
+                threadIdx.x / 4 < static_cast<uint32_t>(all.rows) ? threadIdx.x / 4 : 0;
             keep_inputs<K>(all, from);
+            loaded.near = from.x + row * from.gap + static_cast<uint32_t>(first * K::X_RATIO);
+        } else {
+            load_inputs<K, EIGHTS>(all, first, &loaded.x[0]);
         }
-        load_inputs<K, EIGHTS>(all, from, part + threadIdx.x % 4 * 16, &loaded.x[0]);
         loaded.of[0].load(all, now.first, part, from.sums);
         mine.prepare(all, now.first, tile);
     }
@@ -679,12 +694,12 @@ berth_status launch(const gpu_op *op, const cuda_coded &all, const layout &place
                    places);
 }
 
-// Whether scales and zero points of a stage can be copied beside its codes.
+// Whether no stage is short, and scales and zero points can be copied beside its codes.
 bool has_whole_stages(const cuda_coded &all) {
     const uintptr_t both =
         reinterpret_cast<uintptr_t>(all.group_scales) | reinterpret_cast<uintptr_t>(all.zeros);
-    return !all.group_scales ||
-           (all.bytes % STAGE == 0 && all.group == NEAR_GROUP && both % 16 == 0);
+    return all.bytes % STAGE == 0 &&
+           (!all.group_scales || (all.group == NEAR_GROUP && both % 16 == 0));
 }
 
 // Up to 8 rows: with a copy of x where it leaves the ring enough stages.
