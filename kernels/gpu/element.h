@@ -55,6 +55,14 @@ static __device__ inline uint8_t gpu_to_f8_bits(float value) {
     return static_cast<uint8_t>((bits >> 24 & 0x80u) | (magnitude > 0x7f800000u ? 0x7fu : code));
 }
 
+// Two of them, the first in the lower byte. Of products: a GPU's NaN has no sign then.
+static __device__ inline uint16_t gpu_to_f8_pair(float low, float high) {
+    uint16_t pair = 0;
+    return gpu_make_f8_pair(low, high, &pair)
+               ? pair
+               : static_cast<uint16_t>(gpu_to_f8_bits(low) | gpu_to_f8_bits(high) << 8);
+}
+
 // Element `index` of memory of a type that is known at run time only.
 static __device__ inline float gpu_load_any(const void *from, berth_dtype dtype, int64_t index) {
     return dtype == BERTH_DTYPE_F32    ? static_cast<const float *>(from)[index]

@@ -83,6 +83,11 @@ static __device__ inline void gpu_let_next_begin() {
 static __device__ inline void gpu_fetch(const void *) {
 }
 
+// No instruction for codes of e4m3.
+static __device__ inline bool gpu_make_f8_pair(float, float, uint16_t *) {
+    return false;
+}
+
 static __device__ inline uint16_t gpu_to_bf16_bits(float value) {
     const uint32_t bits = __float_as_uint(value);
     const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
@@ -140,6 +145,16 @@ static __device__ inline void gpu_fetch(const void *from) {
 
 static __device__ inline uint16_t gpu_to_bf16_bits(float value) {
     return __bfloat16_as_ushort(__float2bfloat16_rn(value));
+}
+
+// Two codes of e4m3 by the machine's own instruction, the first in the lower byte: to nearest, ties
+// to even, saturated, a NaN without its sign. False where there is none.
+template <bool IS_90 = CUDA_IS_90>
+static __device__ inline bool gpu_make_f8_pair(float low, float high, uint16_t *pair) {
+    if constexpr (IS_90) {
+        asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(*pair) : "f"(high), "f"(low));
+    }
+    return IS_90;
 }
 
 #define BERTH_GPU_KEY BERTH_DISPATCH_CUDA

@@ -60,6 +60,9 @@ struct of_token {
     __device__ uint8_t code(float value, float factor) const {
         return gpu_to_f8_bits(__fmul_rn(value, factor));
     }
+    __device__ uint16_t pair(float low, float high, float factor) const {
+        return gpu_to_f8_pair(__fmul_rn(low, factor), __fmul_rn(high, factor));
+    }
 };
 
 struct as_given {
@@ -76,6 +79,9 @@ struct as_given {
     }
     __device__ uint8_t code(float value, float factor) const {
         return gpu_to_f8_bits(__fmul_rn(value, factor));
+    }
+    __device__ uint16_t pair(float low, float high, float factor) const {
+        return gpu_to_f8_pair(__fmul_rn(low, factor), __fmul_rn(high, factor));
     }
 };
 

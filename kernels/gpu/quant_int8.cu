@@ -8,6 +8,10 @@ enum { X, SCALE, ZERO_POINT };
 
 constexpr float MOST = 127.0f;
 
+__device__ uint16_t pair_of(uint8_t low, uint8_t high) {
+    return static_cast<uint16_t>(low | high << 8);
+}
+
 struct of_row {
     static constexpr bool IS_GIVEN = false;
     __device__ float magnitude(float value) const {
@@ -21,6 +25,9 @@ struct of_row {
     }
     __device__ uint8_t code(float value, float factor) const {
         return gpu_to_i8_bits(__fmul_rn(value, factor));
+    }
+    __device__ uint16_t pair(float low, float high, float factor) const {
+        return pair_of(code(low, factor), code(high, factor));
     }
 };
 
@@ -40,6 +47,9 @@ struct as_given {
     __device__ uint8_t code(float value, float factor) const {
         const float number = zero ? static_cast<float>(*zero) : 0.0f;
         return gpu_to_i8_bits(__fadd_rn(rintf(__fdiv_rn(value, factor)), number));
+    }
+    __device__ uint16_t pair(float low, float high, float factor) const {
+        return pair_of(code(low, factor), code(high, factor));
     }
 };
 

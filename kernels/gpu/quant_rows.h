@@ -3,10 +3,11 @@
 // which keeps it in registers as far as it fits. What the codes are is a rule's business:
 //
 //   IS_GIVEN             nothing depends on the row's largest magnitude, which is then 0
-//   magnitude(value)     what counts for the largest one
+//   magnitude(value)     what counts for the largest one, not below 0
 //   scale(largest)       what is stored
-//   factor(largest)      what code() is given with every value
+//   factor(largest)      what code() and pair() are given with every value
 //   code(value, factor)
+//   pair(low, high, factor)   two codes, the first in the lower byte
 //
 // Every step is one correctly rounded operation, so codes and scales are the reference's bits.
 #ifndef BERTH_KERNELS_GPU_QUANT_ROWS_H
@@ -14,27 +15,33 @@
 
 #include "launch.h"
 
-#define GPU_QUANT_HELD 2 // loads that a thread keeps
+#define GPU_QUANT_HELD 4   // loads that a thread keeps
+#define GPU_QUANT_FEW  128 // rows that leave multiprocessors idle
 
-// The larger; NaN where the first or the second is NaN.
+// The larger of two magnitudes; NaN where one is. Why as integers: they have the same order, NaN
+// above all, and the larger of two is one instruction.
 static __device__ inline float gpu_larger(float a, float b) {
-    return a != a || a > b ? a : b;
+    const uint32_t left = __float_as_uint(a);
+    const uint32_t right = __float_as_uint(b);
+    return __uint_as_float(left > right ? left : right);
+}
+
+static __device__ inline float gpu_warp_max(float value) {
+    for (int mask = 16; mask > 0; mask /= 2) {
+        value = gpu_larger(gpu_shuffle_xor(value, mask), value);
+    }
+    return value;
 }
 
 // Over all threads of a block of whole warps, the same bits in each; `room` has a float a warp.
 static __device__ inline float gpu_block_max(float value, float *room) {
-    for (int mask = 16; mask > 0; mask /= 2) {
-        value = gpu_larger(gpu_shuffle_xor(value, mask), value);
-    }
+    value = gpu_warp_max(value);
     if (threadIdx.x % 32 == 0) {
         room[threadIdx.x / 32] = value;
     }
     __syncthreads();
-    value = room[0];
-    for (unsigned warp = 1; warp < blockDim.x / 32; ++warp) {
-        value = gpu_larger(room[warp], value);
-    }
-    return value;
+    const unsigned lane = threadIdx.x % 32;
+    return gpu_warp_max(lane < blockDim.x / 32 ? room[lane] : 0.0f);
 }
 
 // i8, to nearest, ties to even, saturated; a NaN becomes 0.
@@ -68,9 +75,16 @@ template <typename T, int N, typename R>
 static __device__ inline gpu_pack<uint8_t, N> gpu_quant_codes(const gpu_pack<T, N> &pack,
                                                               const R &rule, float factor) {
     gpu_pack<uint8_t, N> codes;
+    if constexpr (N % 2 == 0) {
 #pragma unroll
-    for (int j = 0; j < N; ++j) {
-        codes.at[j] = rule.code(gpu_float(pack.at[j]), factor);
+        for (int j = 0; j < N; j += 2) {
+            const uint16_t pair =
+                rule.pair(gpu_float(pack.at[j]), gpu_float(pack.at[j + 1]), factor);
+            codes.at[j] = static_cast<uint8_t>(pair);
+            codes.at[j + 1] = static_cast<uint8_t>(pair >> 8);
+        }
+    } else {
+        codes.at[0] = rule.code(gpu_float(pack.at[0]), factor);
     }
     return codes;
 }
@@ -119,7 +133,10 @@ static inline berth_status gpu_quant_start(const gpu_op *op, const gpu_quant_ope
                                            int64_t rows, const R &rule) {
     constexpr int64_t MOST = 1024; // threads
     const int64_t loads = (all.width + N - 1) / N;
-    const int64_t turns = (loads + MOST - 1) / MOST;
+    // Few rows: as many threads as loads. Many: as few as keep the row, so that more rows are on
+    // their way at once.
+    const int64_t least = (loads + MOST - 1) / MOST;
+    const int64_t turns = rows >= GPU_QUANT_FEW && least < GPU_QUANT_HELD ? GPU_QUANT_HELD : least;
     const unsigned warps = gpu_ceil((loads + turns - 1) / turns, 32);
     const gpu_grid grid = {dim3(static_cast<unsigned>(rows)), dim3(warps * 32), 0};
     return gpu_run(op, "a quantiser of rows", grid, gpu_quant_rows_kernel<T, N, R>, all, rule);

@@ -107,9 +107,9 @@ template <typename T, int N, int COUNT, bool ADDS> struct kept_row {
             }
         }
     }
-    // `weight` NULL: ones.
-    __device__ void store_y(T *to, const T *weight, int hidden, float scale, int first,
-                            int step) const {
+    // `weight` NULL: ones; `held`: the first pack's weights where they are there already.
+    __device__ void store_y(T *to, const T *weight, const gpu_pack<T, N> *held, int hidden,
+                            float scale, int first, int step) const {
         gpu_pack<T, N> w;
 #pragma unroll
         for (int j = 0; j < N; ++j) {
@@ -119,7 +119,7 @@ template <typename T, int N, int COUNT, bool ADDS> struct kept_row {
         for (int p = 0; p < COUNT; ++p) {
             const int i = first + p * step;
             if (i < hidden) {
-                w = weight ? gpu_load<T, N>(weight, i) : w;
+                w = !weight ? w : held && p == 0 ? *held : gpu_load<T, N>(weight, i);
                 gpu_pack<T, N> out;
 #pragma unroll
                 for (int j = 0; j < N; ++j) {
@@ -131,10 +131,11 @@ template <typename T, int N, int COUNT, bool ADDS> struct kept_row {
     }
 };
 
-// A block a row. Few rows: the weights are fetched before the kernel waits for its input. Why a
-// block has no second row: 75 % of a copy, as blocks that stay need more registers and wait for
-// their sums together; rows that come with new blocks are always on their way.
-template <typename T, int N, bool ADDS>
+// A block a row. Few rows: the weights, of which a thread mostly has one pack, are loaded before
+// the kernel waits for its input: beside the traffic of the next product's weights a load takes 1
+// us. Why a block has no second row: 75 % of a copy, as blocks that stay need more registers and
+// wait for their sums together; rows that come with new blocks are always on their way.
+template <typename T, int N, bool ADDS, bool IS_FEW>
 __global__ void __launch_bounds__(MAX_THREADS) rms_norm_kernel(operands all) {
     __shared__ float room[MAX_THREADS / 32];
     const int hidden = static_cast<int>(all.hidden);
@@ -144,7 +145,11 @@ __global__ void __launch_bounds__(MAX_THREADS) rms_norm_kernel(operands all) {
     const T *weight = static_cast<const T *>(all.weight);
     kept_row<T, N, PACKS, ADDS> kept;
     gpu_let_next_begin();
-    for (int i = first; weight && all.rows < FEW_ROWS && i < hidden; i += step) {
+    gpu_pack<T, N> held = {};
+    if (IS_FEW && weight && first < hidden) {
+        held = gpu_load<T, N>(weight, first);
+    }
+    for (int i = first + step; IS_FEW && weight && i < hidden; i += step) {
         gpu_fetch(weight + i);
     }
     gpu_wait_for_inputs();
@@ -155,7 +160,7 @@ __global__ void __launch_bounds__(MAX_THREADS) rms_norm_kernel(operands all) {
     }
     const float squares = kept.squares(columns, hidden, first, step);
     const float scale = scale_of(all, gpu_block_sum(squares, room));
-    kept.store_y(row.y, weight, hidden, scale, first, step);
+    kept.store_y(row.y, weight, IS_FEW ? &held : nullptr, hidden, scale, first, step);
 }
 
 // A warp a row, of at most 32 · N · COUNT elements.
@@ -176,7 +181,8 @@ __global__ void __launch_bounds__(WARP_ROWS * 32) warp_rms_norm_kernel(operands 
         }
         const float scale =
             scale_of(all, gpu_warp_sum(kept.squares(columns, hidden, first, 32 * N)));
-        kept.store_y(row.y, static_cast<const T *>(all.weight), hidden, scale, first, 32 * N);
+        kept.store_y(row.y, static_cast<const T *>(all.weight), nullptr, hidden, scale, first,
+                     32 * N);
     }
 }
 
@@ -281,7 +287,9 @@ berth_status start(const norm *op, const operands &all, bool is_vector) {
     const int64_t threads = even < MAX_THREADS ? even : MAX_THREADS;
     const gpu_grid grid = {dim3(static_cast<unsigned>(all.rows)),
                            dim3(static_cast<unsigned>(threads)), 0};
-    return gpu_run(op, "rms_norm", grid, rms_norm_kernel<T, N, ADDS>, all);
+    return all.rows < FEW_ROWS
+               ? gpu_run(op, "rms_norm", grid, rms_norm_kernel<T, N, ADDS, true>, all)
+               : gpu_run(op, "rms_norm", grid, rms_norm_kernel<T, N, ADDS, false>, all);
 }
 
 berth_status forward(void *self, const berth_op_args *args) {
