@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of prefill attention without groups of warps: a block's queries in shared memory,
-// a warp's scores of a tile of 64 keys, their weights, and the weighted sums of values. Scores and
-// weights stay in registers, with a running softmax. Rows lie in shared memory with their 16-byte
-// pieces exchanged by the row's number, so that eight rows never meet in a bank.
+// The arithmetic of prefill attention without groups of warps: queries in shared memory, a warp's
+// scores of a tile of 64 keys, their weights and the weighted sums of values in registers, with a
+// running softmax. Rows lie in shared memory with their 16-byte pieces exchanged by the row's
+// number, so that eight rows never meet in a bank.
 #ifndef BERTH_KERNELS_CUDA_ATTENTION_PREFILL_SUMS_H
 #define BERTH_KERNELS_CUDA_ATTENTION_PREFILL_SUMS_H
 
 #include <cuda/attention/prefill.h>
-
-#include <math.h>
 
 namespace {
 
