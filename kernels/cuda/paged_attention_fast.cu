@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // paged_attention on CUDA's tensor cores: 16-bit types, heads of 64 or 128, blocks of 16, 32,
 // 64 … tokens. Decode stores the new key and value itself; where a sequence has several new tokens,
-// all are stored first. alibi and caches of another type are left to gpu.paged_attention.
+// all are stored first. Caches are of the same type or of f8_e4m3fn; others, alibi and chunks are
+// left to gpu.paged_attention.
 #include <cuda/attention/attention.h>
 
 namespace {
@@ -38,6 +39,10 @@ berth_status supports(const berth_op_site *site, const berth_device *device) {
     }
     if (!key || site->inputs[ALIBI_SLOPES]) {
         return no(site, "no alibi, and no cache that is only read");
+    }
+    const berth_attribute *chunk = berth_site_attribute(site, "chunk_size");
+    if (chunk && chunk->kind != BERTH_ATTRIBUTE_NONE) {
+        return no(site, "no chunks");
     }
     if (query->dims[1].b / key->dims[1].b > CUDA_DECODE_HEADS) {
         return no(site, "more query heads to a key head than fit into a product");
@@ -94,8 +99,9 @@ uint64_t workspace(void *self, uint64_t) {
 
 // Whether the fast kernels take what the call's memory looks like.
 bool is_fast(const gpu_attention_call &call, berth_dtype dtype) {
-    return call.cache_dtype == dtype && gpu_is_aligned(call.query) && gpu_is_aligned(call.key) &&
-           gpu_is_aligned(call.value) && gpu_is_aligned(call.out) &&
+    const bool has_codes = call.cache_dtype == BERTH_DTYPE_F8_E4M3FN;
+    return (call.cache_dtype == dtype || has_codes) && gpu_is_aligned(call.query) &&
+           gpu_is_aligned(call.key) && gpu_is_aligned(call.value) && gpu_is_aligned(call.out) &&
            (reinterpret_cast<uintptr_t>(call.key_cache) |
             reinterpret_cast<uintptr_t>(call.value_cache)) %
                    16 ==
@@ -115,8 +121,8 @@ berth_status run_fast(const fast_attention *op, const gpu_attention_call &call,
     berth_status status = gpu_attention_store(op, call, dtype);
     if (status == BERTH_OK && longest > 1) {
         const cuda_prefill_call prefill = {&call, longest, op->encode};
-        status = op->encode ? cuda_prefill_group(op, prefill, dtype)
-                            : cuda_prefill(op, call, longest, dtype);
+        status = op->encode && call.cache_dtype == dtype ? cuda_prefill_group(op, prefill, dtype)
+                                                         : cuda_prefill(op, call, longest, dtype);
     }
     if (status != BERTH_OK || (longest > 1 && call.sequences == 1)) {
         return status;
@@ -148,7 +154,7 @@ const berth_op_impl berth_kernel_paged_attention_fast = {
     .op = "paged_attention",
     .name = "cuda.paged_attention",
     .dispatch_key = BERTH_DISPATCH_CUDA,
-    .revision = 2,
+    .revision = 4,
     .priority = 10,
     .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,
     .supports = supports,

@@ -10,6 +10,7 @@ struct gpu_attention : gpu_op {
     float scale;
     float soft_cap; // 0: none
     int64_t window; // 0: none
+    int64_t chunk;  // 0: none
     uint64_t group; // of caches
 };
 
@@ -22,6 +23,8 @@ struct gpu_attention_call {
     void *key_cache; // [blocks, block_size, kv_heads, width], dense
     void *value_cache;
     berth_dtype cache_dtype;
+    const float *key_scale; // of caches of f8_e4m3fn, else NULL
+    const float *value_scale;
     const void *sinks; // NULL: none
     berth_dtype sink_dtype;
     const void *slopes; // of alibi, NULL: none
@@ -42,6 +45,7 @@ struct gpu_attention_call {
     float scale;
     float soft_cap;
     int window;
+    int chunk;
 };
 
 // Refuses what no kernel here knows: sequences that see later positions, tokens before the first.
@@ -55,6 +59,11 @@ berth_status gpu_attention_store(const gpu_op *op, const gpu_attention_call &cal
                                  berth_dtype dtype);
 // Any site; after the store.
 berth_status gpu_attention_run(const gpu_op *op, const gpu_attention_call &call, berth_dtype dtype);
+
+// What the numbers of a cache are multiplied by.
+static __device__ inline float gpu_cache_scale(const float *scale) {
+    return scale ? *scale : 1.0f;
+}
 
 static __device__ inline float gpu_soft_cap(float score, float cap) {
     return cap > 0 ? cap * tanhf(score / cap) : score;

@@ -17,6 +17,17 @@ static __device__ inline float gpu_from_f8_bits(uint32_t bits) {
     return bits & 0x80u ? -value : value;
 }
 
+// As an element, where rows of one type or another are read and written.
+struct gpu_f8 {
+    uint8_t bits;
+};
+static __device__ inline float gpu_float(gpu_f8 value) {
+    return gpu_from_f8_bits(value.bits);
+}
+template <> __device__ inline gpu_f8 gpu_round<gpu_f8>(float value) {
+    return gpu_f8{gpu_to_f8_bits(value)};
+}
+
 static __device__ inline float gpu_from_e2m1_bits(uint32_t bits) {
     const float value = __uint_as_float((bits & 7u) << 22) * 0x1p126f;
     return bits & 8u ? -value : value;

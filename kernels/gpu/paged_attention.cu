@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // paged_attention on a GPU, of every form: a block of four warps for each token and head, each warp
-// with keys of its own and a running softmax, which are put together at the end. All in f32.
+// with keys of its own and a running softmax, which are put together at the end. All in f32. Codes
+// of a cache are multiplied as numbers, their sums then by the scale.
 #include "attention.h"
+#include "codes.h"
 
 #include <math.h>
 
@@ -12,10 +14,25 @@ constexpr int PER_LANE = 16; // elements of a head that a lane has
 constexpr int MAX_WIDTH = 32 * PER_LANE;
 constexpr int STORE_THREADS = 128;
 
-enum { QUERY, KEY, VALUE, SINKS, ALIBI_SLOPES, SINK_KEY };
+enum {
+    QUERY,
+    KEY,
+    VALUE,
+    SINKS,
+    ALIBI_SLOPES,
+    SINK_KEY,
+    SINK_VALUE,
+    KEY_SCALE,
+    VALUE_SCALE,
+};
 enum { KEY_CACHE, VALUE_CACHE };
 
 // ---- storing ------------------------------------------------------------------------------------
+
+// The number as a cache keeps it.
+template <typename C> __device__ C kept(float value, float scale) {
+    return gpu_round<C>(sizeof(C) == 1 ? __fdiv_rn(value, scale) : value);
+}
 
 template <typename T, typename C, int N> __global__ void store_kernel(gpu_attention_call call) {
     gpu_let_next_begin();
@@ -26,6 +43,8 @@ template <typename T, typename C, int N> __global__ void store_kernel(gpu_attent
     }
     C *keys = static_cast<C *>(call.key_cache) + slot * call.kv_heads * call.width;
     C *values = static_cast<C *>(call.value_cache) + slot * call.kv_heads * call.width;
+    const float key_scale = gpu_cache_scale(call.key_scale);
+    const float value_scale = gpu_cache_scale(call.value_scale);
     const int packs = call.width / N;
     for (int at = threadIdx.x; at < call.kv_heads * packs; at += STORE_THREADS) {
         const int head = at / packs;
@@ -37,8 +56,8 @@ template <typename T, typename C, int N> __global__ void store_kernel(gpu_attent
         gpu_pack<C, N> value_out;
 #pragma unroll
         for (int j = 0; j < N; ++j) {
-            key_out.at[j] = gpu_round<C>(gpu_float(key.at[j]));
-            value_out.at[j] = gpu_round<C>(gpu_float(value.at[j]));
+            key_out.at[j] = kept<C>(gpu_float(key.at[j]), key_scale);
+            value_out.at[j] = kept<C>(gpu_float(value.at[j]), value_scale);
         }
         gpu_store<C, N>(keys, head * call.width + i, key_out);
         gpu_store<C, N>(values, head * call.width + i, value_out);
@@ -80,7 +99,13 @@ __device__ int sequence_of(const gpu_attention_call &call, int token) {
     return low;
 }
 
-// One warp's keys: every WARPS-th from `first` + its number on.
+__device__ int first_seen(const gpu_attention_call &call, int position) {
+    return call.chunk > 0                               ? position / call.chunk * call.chunk
+           : call.window > 0 && position >= call.window ? position - call.window + 1
+                                                        : 0;
+}
+
+// One warp's keys: every WARPS-th from the first that the position sees + its number on.
 template <typename T, typename C>
 __device__ softmax attend(const gpu_attention_call &call, int sequence, int position,
                           const float *query, float *sums) {
@@ -89,9 +114,10 @@ __device__ softmax attend(const gpu_attention_call &call, int sequence, int posi
     const int lane = threadIdx.x;
     const float slope = call.slopes ? gpu_load_any(call.slopes, call.slope_dtype, head) : 0.0f;
     const int32_t *blocks = call.block_table + sequence * call.table_stride;
+    const float scale = call.scale * gpu_cache_scale(call.key_scale);
     softmax state = {-INFINITY, 0};
-    const int first = call.window > 0 && position >= call.window ? position - call.window + 1 : 0;
-    for (int j = first + static_cast<int>(threadIdx.y); j <= position; j += WARPS) {
+    for (int j = first_seen(call, position) + static_cast<int>(threadIdx.y); j <= position;
+         j += WARPS) {
         const int64_t slot = static_cast<int64_t>(blocks[j / call.block_size]) * call.block_size +
                              j % call.block_size;
         const int64_t row = (slot * call.kv_heads + kv_head) * call.width;
@@ -104,7 +130,7 @@ __device__ softmax attend(const gpu_attention_call &call, int sequence, int posi
                 dot += query[i] * gpu_float(key[lane + 32 * i]);
             }
         }
-        float score = gpu_soft_cap(gpu_warp_sum(dot) * call.scale, call.soft_cap);
+        float score = gpu_soft_cap(gpu_warp_sum(dot) * scale, call.soft_cap);
         score -= slope * static_cast<float>(position - j);
         const float largest = fmaxf(state.largest, score);
         const float old = expf(state.largest - largest);
@@ -138,13 +164,14 @@ __device__ void put_together(const gpu_attention_call &call, const softmax *stat
     for (int warp = 0; warp < WARPS; ++warp) {
         total += states[warp].total * share_of(states[warp].largest, overall);
     }
+    const float scale = gpu_cache_scale(call.value_scale);
     const int64_t row = static_cast<int64_t>(blockIdx.x) * call.heads + blockIdx.y;
     for (int i = threadIdx.y * 32 + threadIdx.x; i < call.width; i += 32 * WARPS) {
         float sum = 0;
         for (int warp = 0; warp < WARPS; ++warp) {
             sum += sums[warp][i] * share_of(states[warp].largest, overall);
         }
-        gpu_row<T>(call.out, row)[i] = gpu_round<T>(sum / total);
+        gpu_row<T>(call.out, row)[i] = gpu_round<T>(sum / total * scale);
     }
 }
 
@@ -185,10 +212,8 @@ berth_status gpu_attention_check(const berth_op_site *site) {
     if (causal && causal->kind != BERTH_ATTRIBUTE_NONE) {
         return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "no causal_per_sequence");
     }
-    for (uint64_t i = SINK_KEY; i < site->input_count; ++i) {
-        if (site->inputs[i]) {
-            return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "no sink_key and sink_value");
-        }
+    if (site->inputs[SINK_KEY]) {
+        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "no sink_key and sink_value");
     }
     return gpu_check_floats(site, 0);
 }
@@ -197,7 +222,14 @@ void gpu_attention_read(const berth_op_site *site, gpu_attention *self) {
     self->scale = static_cast<float>(berth_site_attribute(site, "scale")->f64);
     self->soft_cap = static_cast<float>(berth_site_attribute(site, "logits_soft_cap")->f64);
     self->window = berth_site_attribute(site, "sliding_window")->i64;
+    const berth_attribute *chunk = berth_site_attribute(site, "chunk_size");
+    self->chunk = chunk && chunk->kind != BERTH_ATTRIBUTE_NONE ? chunk->i64 : 0;
     self->group = site->cache_group;
+}
+
+static const float *scale_of(const berth_op_args *args, int input) {
+    const berth_tensor *scale = args->inputs[input];
+    return scale ? static_cast<const float *>(berth_gpu_data(scale)) : nullptr;
 }
 
 static void read_batch(const gpu_attention *self, const berth_batch *batch,
@@ -233,6 +265,8 @@ berth_status gpu_attention_begin(const gpu_attention *self, const berth_op_args 
     out->key_cache = berth_gpu_data(cache);
     out->value_cache = berth_gpu_data(args->states[VALUE_CACHE]);
     out->cache_dtype = cache->dtype;
+    out->key_scale = scale_of(args, KEY_SCALE);
+    out->value_scale = scale_of(args, VALUE_SCALE);
     out->sinks = sinks ? berth_gpu_data(sinks) : nullptr;
     out->sink_dtype = sinks ? sinks->dtype : query->dtype;
     out->slopes = slopes ? berth_gpu_data(slopes) : nullptr;
@@ -249,8 +283,14 @@ berth_status gpu_attention_begin(const gpu_attention *self, const berth_op_args 
     out->scale = self->scale;
     out->soft_cap = self->soft_cap;
     out->window = static_cast<int>(self->window);
+    out->chunk = static_cast<int>(self->chunk);
     read_batch(self, args->batch, out);
     return BERTH_OK;
+}
+
+// As gpu_with_type, and with <gpu_f8>.
+template <typename F> static berth_status with_cache(berth_dtype dtype, F call) {
+    return dtype == BERTH_DTYPE_F8_E4M3FN ? call(gpu_type<gpu_f8>{}) : gpu_with_type(dtype, call);
 }
 
 berth_status gpu_attention_store(const gpu_op *op, const gpu_attention_call &call,
@@ -259,7 +299,7 @@ berth_status gpu_attention_store(const gpu_op *op, const gpu_attention_call &cal
         return BERTH_OK;
     }
     return gpu_with_type(dtype, [&](auto type) {
-        return gpu_with_type(call.cache_dtype, [&](auto cache) {
+        return with_cache(call.cache_dtype, [&](auto cache) {
             return start_store<typename decltype(type)::type, typename decltype(cache)::type>(op,
                                                                                               call);
         });
@@ -275,7 +315,7 @@ berth_status gpu_attention_run(const gpu_op *op, const gpu_attention_call &call,
         dim3(static_cast<unsigned>(call.tokens), static_cast<unsigned>(call.heads)),
         dim3(32, WARPS), 0};
     return gpu_with_type(dtype, [&](auto type) {
-        return gpu_with_type(call.cache_dtype, [&](auto cache) {
+        return with_cache(call.cache_dtype, [&](auto cache) {
             return gpu_run(
                 op, "paged_attention", grid,
                 attention_kernel<typename decltype(type)::type, typename decltype(cache)::type>,
@@ -316,7 +356,7 @@ const berth_op_impl berth_kernel_paged_attention = {
     .op = "paged_attention",
     .name = "gpu.paged_attention",
     .dispatch_key = BERTH_GPU_KEY,
-    .revision = 2,
+    .revision = 4,
     .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,
     .supports = supports,
     .create = create,

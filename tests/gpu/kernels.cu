@@ -343,8 +343,30 @@ struct attention_case {
     int64_t heads = HEADS;
     int64_t kv_heads = 8;
     int64_t width = WIDTH;
-    int64_t window = 0; // 0: none
+    int64_t window = 0;     // 0: none
+    bool has_codes = false; // caches of f8_e4m3fn
 };
+
+// Codes of e4m3, none of them no number.
+__global__ void codes_kernel(uint8_t *to, size_t count) {
+    for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < count;
+         i += size_t(gridDim.x) * blockDim.x) {
+        const uint64_t x = (i + 1) * UINT64_C(0x9E3779B97F4A7C15);
+        const uint32_t code =
+            static_cast<uint32_t>((x ^ x >> 29) * UINT64_C(0xBF58476D1CE4E5B9) >> 40) & 0xff;
+        to[i] = static_cast<uint8_t>((code & 0x7f) == 0x7f ? code ^ 1 : code);
+    }
+}
+
+// Of both caches; scores differ.
+char *make_caches(const attention_case &c, size_t bytes) {
+    char *caches = static_cast<char *>(make(bytes, 2));
+    if (c.has_codes) {
+        codes_kernel<<<1024, 256>>>(reinterpret_cast<uint8_t *>(caches), bytes);
+        must(cudaDeviceSynchronize() == cudaSuccess, "filling");
+    }
+    return caches;
+}
 
 void time_attention(const attention_case &c) {
     const int64_t sequences = c.sequences;
@@ -353,9 +375,11 @@ void time_attention(const attention_case &c) {
     const int64_t per = (length + BLOCK - 1) / BLOCK;
     const int64_t blocks = sequences * per + 1;
     const int64_t tokens = sequences * fresh;
-    const size_t cache_bytes = (size_t)(blocks * BLOCK * c.kv_heads * c.width) * 2;
+    const berth_dtype cache = c.has_codes ? BERTH_DTYPE_F8_E4M3FN : BERTH_DTYPE_BF16;
+    const size_t element = BERTH_DTYPE_BITS(cache) / 8;
+    const size_t cache_bytes = (size_t)(blocks * BLOCK * c.kv_heads * c.width) * element;
     const size_t copies = 1 + BEYOND_CACHE / (2 * cache_bytes);
-    char *caches = static_cast<char *>(make(copies * 2 * cache_bytes, 2)); // scores that differ
+    char *caches = make_caches(c, copies * 2 * cache_bytes);
     std::vector<int32_t> starts, lengths, table;
     std::vector<int64_t> slots;
     for (int64_t s = 0; s < sequences; ++s) {
@@ -370,16 +394,16 @@ void time_attention(const attention_case &c) {
     }
     starts.push_back((int32_t)tokens);
     // What lies behind a sequence's last key must not count, whatever it is: NaN.
-    const size_t row = (size_t)(c.kv_heads * c.width) * 2;
+    const size_t row = (size_t)(c.kv_heads * c.width) * element;
     const size_t behind = (size_t)(per * BLOCK - length) * row;
-    for (size_t cache = 0; behind > 0 && cache < 2 * copies; ++cache) {
+    for (size_t number = 0; behind > 0 && number < 2 * copies; ++number) {
         for (int64_t s = 0; s < sequences; ++s) {
             const size_t block = (size_t)table[(size_t)((s + 1) * per - 1)];
-            char *end = caches + cache * cache_bytes + (block + 1) * BLOCK * row;
+            char *end = caches + number * cache_bytes + (block + 1) * BLOCK * row;
             must(cudaMemset(end - behind, 0xff, behind) == cudaSuccess, "NaN");
         }
     }
-    tensor q, k, v, out, workspace, qsl, lens, tab, slot;
+    tensor q, k, v, out, workspace, qsl, lens, tab, slot, scale;
     describe(&q, make((size_t)(tokens * c.heads * c.width) * 2, 4), BERTH_DTYPE_BF16,
              {tokens, c.heads, c.width});
     describe(&out, make((size_t)(tokens * c.heads * c.width) * 2), BERTH_DTYPE_BF16,
@@ -392,6 +416,7 @@ void time_attention(const attention_case &c) {
     describe(&lens, upload(lengths), BERTH_DTYPE_I32, {sequences});
     describe(&tab, upload(table), BERTH_DTYPE_I32, {sequences, per});
     describe(&slot, upload(slots), BERTH_DTYPE_I64, {tokens});
+    describe(&scale, upload(std::vector<float>{0.011f}), BERTH_DTYPE_F32, {1});
     const berth_tensor *tables[] = {&tab.at};
     const berth_tensor *mappings[] = {&slot.at};
     berth_batch_view view = {};
@@ -409,7 +434,15 @@ void time_attention(const attention_case &c) {
     s.types = {type_of(BERTH_DTYPE_BF16, {tokens, c.heads, c.width}, BERTH_SYMBOL_TOKENS),
                type_of(BERTH_DTYPE_BF16, {tokens, c.kv_heads, c.width}, BERTH_SYMBOL_TOKENS),
                type_of(BERTH_DTYPE_BF16, {tokens, c.kv_heads, c.width}, BERTH_SYMBOL_TOKENS),
-               berth_value_type{}, berth_value_type{}};
+               berth_value_type{},
+               berth_value_type{},
+               berth_value_type{},
+               berth_value_type{},
+               berth_value_type{},
+               berth_value_type{}};
+    if (c.has_codes) {
+        s.types[7] = s.types[8] = type_of(BERTH_DTYPE_F32, {1}, 0);
+    }
     s.number("scale", BERTH_ATTRIBUTE_F64, 0, 1 / sqrt((double)c.width), nullptr);
     s.number("sliding_window", BERTH_ATTRIBUTE_I64, c.window, 0, nullptr);
     s.number("logits_soft_cap", BERTH_ATTRIBUTE_F64, 0, 0, nullptr);
@@ -422,9 +455,11 @@ void time_attention(const attention_case &c) {
     const auto forward = [&](const berth_op_impl *with, void *instance, tensor *to, int run) {
         tensor keys, values;
         char *at = caches + (size_t)run % copies * 2 * cache_bytes;
-        describe(&keys, at, BERTH_DTYPE_BF16, {blocks, BLOCK, c.kv_heads, c.width});
-        describe(&values, at + cache_bytes, BERTH_DTYPE_BF16, {blocks, BLOCK, c.kv_heads, c.width});
-        const berth_tensor *inputs[] = {&q.at, &k.at, &v.at, nullptr, nullptr};
+        describe(&keys, at, cache, {blocks, BLOCK, c.kv_heads, c.width});
+        describe(&values, at + cache_bytes, cache, {blocks, BLOCK, c.kv_heads, c.width});
+        const berth_tensor *scales = c.has_codes ? &scale.at : nullptr;
+        const berth_tensor *inputs[] = {&q.at,   &k.at,   &v.at,  nullptr, nullptr,
+                                        nullptr, nullptr, scales, scales};
         berth_tensor *outputs[] = {&to->at};
         berth_tensor *states[] = {&keys.at, &values.at};
         berth_op_args args = {};
@@ -439,18 +474,18 @@ void time_attention(const attention_case &c) {
         seconds_of(fresh > 1 ? 3 : 20, [&](int run) { forward(impl, self, &out, run); });
     char label[96];
     if (fresh > 1) {
-        snprintf(label, sizeof label, "attention prefill %lld x %lld, %lld/%lld of %lld",
-                 (long long)sequences, (long long)length, (long long)c.heads, (long long)c.kv_heads,
-                 (long long)c.width);
+        snprintf(label, sizeof label, "attention prefill%s %lld x %lld, %lld/%lld of %lld",
+                 c.has_codes ? " of codes" : "", (long long)sequences, (long long)length,
+                 (long long)c.heads, (long long)c.kv_heads, (long long)c.width);
         print_flops(label, seconds,
                     4.0 * (double)(sequences * c.heads * c.width) * (double)fresh * (double)length /
                         2);
     } else {
-        snprintf(label, sizeof label, "attention decode %lld x %lld, %lld/%lld of %lld",
-                 (long long)sequences, (long long)length, (long long)c.heads, (long long)c.kv_heads,
-                 (long long)c.width);
+        snprintf(label, sizeof label, "attention decode%s %lld x %lld, %lld/%lld of %lld",
+                 c.has_codes ? " of codes" : "", (long long)sequences, (long long)length,
+                 (long long)c.heads, (long long)c.kv_heads, (long long)c.width);
         print_bytes(label, seconds,
-                    (double)(sequences * length * c.kv_heads * c.width) * 4 +
+                    (double)(sequences * length * c.kv_heads * c.width) * 2 * (double)element +
                         (double)(tokens * c.heads * c.width) * 4);
     }
     // Beside the readable kernel, which golden vectors check.
@@ -471,7 +506,7 @@ void time_attention(const attention_case &c) {
     }
     impl->destroy(self);
     (void)cudaFree(expected.at.data);
-    for (const tensor *one : {&q, &k, &v, &out, &workspace, &qsl, &lens, &tab, &slot}) {
+    for (const tensor *one : {&q, &k, &v, &out, &workspace, &qsl, &lens, &tab, &slot, &scale}) {
         (void)cudaFree(one->at.data);
     }
     (void)cudaFree(caches);
@@ -576,6 +611,13 @@ void compare_all() {
         time_attention({3, fresh, fresh + 131, 4, 4, 128});
         time_attention({1, fresh, 700, 8, 1, 128, 70});
         time_attention({2, fresh, 1000, 4, 2, 128, 257});
+        time_attention({3, fresh, fresh + 131, 4, 4, 128, 0, true});
+        time_attention({2, fresh, 300, 12, 4, 64, 100, true});
+    }
+    for (int64_t length : {1, 17, 130, 1000}) {
+        time_attention({3, 1, length, 32, 8, 128, 0, true});
+        time_attention({2, 1, length, 12, 1, 64, 100, true});
+        time_attention({2, 1, length, 16, 1, 128, 0, true});
     }
 }
 
@@ -630,6 +672,9 @@ int main(int count, char **arguments) {
     time_attention({64, 1, 8192});
     time_attention({1, 512, 512});
     time_attention({1, 8192, 8192});
+    time_attention({1, 1, 8192, HEADS, 8, WIDTH, 0, true});
+    time_attention({64, 1, 8192, HEADS, 8, WIDTH, 0, true});
+    time_attention({1, 8192, 8192, HEADS, 8, WIDTH, 0, true});
     for (int64_t tokens : {1, 64, 65536}) {
         time_rows(&berth_kernel_rms_norm, "rms_norm", tokens);
         time_rows(&berth_kernel_silu_and_mul, "silu_and_mul", tokens);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ways of cuda.paged_attention, for 16-bit types whose cache has the same: decode, one new
-// token a sequence, and prefill, more than one. Each passes over the sequences that are the
-// other's.
+// The two ways of cuda.paged_attention, for 16-bit types whose cache has the same or codes of
+// f8_e4m3fn: decode, one new token a sequence, and prefill, more than one. Each passes over the
+// sequences that are the other's.
 #ifndef BERTH_KERNELS_CUDA_ATTENTION_H
 #define BERTH_KERNELS_CUDA_ATTENTION_H
 
@@ -30,13 +30,17 @@ berth_status cuda_decode(const gpu_op *op, const gpu_attention_call &call,
 berth_status cuda_prefill(const gpu_op *op, const gpu_attention_call &call, int longest,
                           berth_dtype dtype);
 
+// What it does with caches of codes.
+berth_status cuda_prefill_codes(const gpu_op *op, const gpu_attention_call &call, int longest,
+                                berth_dtype dtype);
+
 struct cuda_prefill_call {
     const gpu_attention_call *all;
     int longest;
     cuda_tile_encode encode;
 };
 
-// The same for heads of 128 where groups of warps multiply together.
+// The same for heads of 128 where groups of warps multiply together, and caches without codes.
 berth_status cuda_prefill_group(const gpu_op *op, const cuda_prefill_call &call, berth_dtype dtype);
 
 #endif

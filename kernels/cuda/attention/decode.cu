@@ -8,39 +8,40 @@
 
 namespace {
 
-template <typename T, int WIDTH, bool IS_DEEP>
+template <typename T, typename C, int WIDTH, bool IS_DEEP>
 __device__ void attend(const gpu_attention_call &call, const share &mine, const int32_t *blocks,
-                       const queries<WIDTH, IS_DEEP> &query, const cache_rows<T> *rows, int fresh,
+                       const queries<WIDTH, IS_DEEP> &query, const source<T, C> &from,
                        uint32_t ring, heads_sum<WIDTH> *sum) {
     const int gap = warps() * KEYS;
     int step = mine.begin + static_cast<int>(threadIdx.y) * KEYS;
 #pragma unroll
-    for (int ahead = 0; ahead < AHEAD; ++ahead) {
-        fill_fresh<T, WIDTH>(mine, rows, step + ahead * gap, fresh,
-                             ring + ahead * STAGE_BYTES<WIDTH>);
+    for (int ahead = 0; ahead < AHEAD<C>; ++ahead) {
+        fill_fresh<T, C, WIDTH>(mine, from, step + ahead * gap,
+                                ring + ahead * STAGE_BYTES<C, WIDTH>);
     }
     int stage = 0;
     for (; step < mine.end; step += gap) {
-        const uint32_t free = ring + (stage == 0 ? AHEAD : stage - 1) * STAGE_BYTES<WIDTH>;
+        const uint32_t free = ring + (stage == 0 ? AHEAD<C> : stage - 1) * STAGE_BYTES<C, WIDTH>;
         __syncwarp(); // all lanes are done with the stage that is filled next
-        fill_stage<T, WIDTH>(call, mine, blocks, rows, step + AHEAD * gap, fresh, free);
-        fill_fresh<T, WIDTH>(mine, rows, step + AHEAD * gap, fresh, free);
-        cuda_wait_groups<AHEAD>();
+        fill_stage<T, C, WIDTH>(call, mine, blocks, from, step + AHEAD<C> * gap, free);
+        fill_fresh<T, C, WIDTH>(mine, from, step + AHEAD<C> * gap, free);
+        cuda_wait_groups<AHEAD<C>>();
         __syncwarp();
-        const uint32_t keys = ring + stage * STAGE_BYTES<WIDTH>;
+        const uint32_t keys = ring + stage * STAGE_BYTES<C, WIDTH>;
         float scores[2][4] = {};
         uint32_t weights[4];
-        score<T, WIDTH, IS_DEEP>(query, keys, scores);
-        mask(call, mine, step, scores);
+        score<T, C, WIDTH, IS_DEEP>(query, keys, scores);
+        mask(call, mine, from.scales[0], step, scores);
         weigh<T, WIDTH, IS_DEEP>(scores, weights, sum);
-        add_values<T, WIDTH>(weights, keys + KEYS * WIDTH * 2, sum);
-        stage = stage == STAGES - 1 ? 0 : stage + 1;
+        add_values<T, C, WIDTH>(weights, keys + ROWS_BYTES<C, WIDTH>, sum);
+        stage = stage == STAGES<C> - 1 ? 0 : stage + 1;
     }
     cuda_wait_groups<0>();
 }
 
 // Shared memory: the rings; after the last key the warps' parts.
-template <int WIDTH> constexpr uint32_t RING_BYTES = STAGES *STAGE_BYTES<WIDTH>; // of a warp
+template <typename C, int WIDTH>
+constexpr uint32_t RING_BYTES = STAGES<C> *STAGE_BYTES<C, WIDTH>; // of a warp
 
 // The parts of a sequence's key head, all parts' outs coming before all stats.
 template <int WIDTH>
@@ -52,7 +53,7 @@ __device__ head_parts handed_of(const decode_call &in, int sequence, int group) 
                       reinterpret_cast<float2 *>(in.room.parts + all * WIDTH) + first};
 }
 
-template <typename T, int WIDTH, bool IS_DEEP>
+template <typename T, typename C, int WIDTH, bool IS_DEEP>
 __global__ void __launch_bounds__(MOST_WARPS * 32, 2) decode_kernel(decode_call in) {
     extern __shared__ __align__(128) unsigned char shared[];
     gpu_let_next_begin();
@@ -67,27 +68,28 @@ __global__ void __launch_bounds__(MOST_WARPS * 32, 2) decode_kernel(decode_call 
         return; // the first block of a sequence waits for the kernel before this one
     }
     const int64_t slot = in.room.is_plain ? call.slots[token] : -1;
-    const source<T> from = source_of<T, WIDTH>(call, token, slot >= 0 ? mine.position : STORED);
+    const source<T, C> from =
+        source_of<T, C, WIDTH>(call, token, slot >= 0 ? mine.position : STORED);
     const int32_t *blocks = call.block_table + sequence * call.table_stride;
     const uint32_t ring = static_cast<uint32_t>(__cvta_generic_to_shared(shared)) +
-                          threadIdx.y * STAGES * STAGE_BYTES<WIDTH>;
+                          threadIdx.y * RING_BYTES<C, WIDTH>;
     if (in.room.is_plain) {
-        fill_ahead<T, WIDTH>(call, mine, blocks, from.rows, from.fresh, ring);
+        fill_ahead<T, C, WIDTH>(call, mine, blocks, from, ring);
     }
     gpu_wait_for_inputs();
     if (!in.room.is_plain) {
         if (call.starts[sequence + 1] - token != 1) {
             return;
         }
-        fill_ahead<T, WIDTH>(call, mine, blocks, from.rows, from.fresh, ring);
+        fill_ahead<T, C, WIDTH>(call, mine, blocks, from, ring);
     }
     if (slot >= 0 && mine.end == mine.position + 1) {
-        store_new<T, WIDTH>(call, token, slot);
+        store_new<T, C, WIDTH>(call, from, slot);
     }
     const queries<WIDTH, IS_DEEP> query = load_queries<T, WIDTH, IS_DEEP>(call, token, group);
     heads_sum<WIDTH> sum = {};
     sum.largest[0] = sum.largest[1] = -INFINITY;
-    attend<T, WIDTH, IS_DEEP>(call, mine, blocks, query, from.rows, from.fresh, ring, &sum);
+    attend<T, C, WIDTH, IS_DEEP>(call, mine, blocks, query, from, ring, &sum);
     __syncthreads();
     float *outs = reinterpret_cast<float *>(shared);
     const head_parts own = {outs,
@@ -105,18 +107,18 @@ __global__ void __launch_bounds__(MOST_WARPS * 32, 2) decode_kernel(decode_call 
     }
 }
 
-template <typename T, int WIDTH, bool IS_DEEP>
+template <typename T, typename C, int WIDTH, bool IS_DEEP>
 berth_status launch(const gpu_op *op, const decode_call &in) {
     const int64_t blocks =
         static_cast<int64_t>(in.call.kv_heads) * in.room.splits * in.call.sequences;
     const int64_t at_once = int64_t{PARTS_TARGET} * op->gpu->multiprocessors[op->device];
     const unsigned warps_of = blocks > at_once ? FEW_WARPS : MOST_WARPS;
-    const uint32_t bytes = warps_of * RING_BYTES<WIDTH>;
-    static_assert(FEW_WARPS * RING_BYTES<WIDTH> >= PARTS_BYTES<WIDTH>,
+    const uint32_t bytes = warps_of * RING_BYTES<C, WIDTH>;
+    static_assert(FEW_WARPS * RING_BYTES<C, WIDTH> >= PARTS_BYTES<WIDTH>,
                   "parts lie where the rings were");
-    const cudaError_t error = cudaFuncSetAttribute(decode_kernel<T, WIDTH, IS_DEEP>,
+    const cudaError_t error = cudaFuncSetAttribute(decode_kernel<T, C, WIDTH, IS_DEEP>,
                                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                   MOST_WARPS * RING_BYTES<WIDTH>);
+                                                   MOST_WARPS * RING_BYTES<C, WIDTH>);
     if (error != cudaSuccess) {
         return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
                                  bytes, cudaGetErrorString(error));
@@ -125,16 +127,22 @@ berth_status launch(const gpu_op *op, const decode_call &in) {
                                 static_cast<unsigned>(in.room.splits),
                                 static_cast<unsigned>(in.call.sequences)),
                            dim3(32, warps_of), bytes};
-    return gpu_run(op, "paged_attention's decode", grid, decode_kernel<T, WIDTH, IS_DEEP>, in);
+    return gpu_run(op, "paged_attention's decode", grid, decode_kernel<T, C, WIDTH, IS_DEEP>, in);
 }
 
-template <typename T, int WIDTH> berth_status start(const gpu_op *op, const decode_call &in) {
-    return in.call.heads / in.call.kv_heads > 8 ? launch<T, WIDTH, true>(op, in)
-                                                : launch<T, WIDTH, false>(op, in);
+template <typename T, typename C, int WIDTH>
+berth_status start(const gpu_op *op, const decode_call &in) {
+    return in.call.heads / in.call.kv_heads > 8 ? launch<T, C, WIDTH, true>(op, in)
+                                                : launch<T, C, WIDTH, false>(op, in);
+}
+
+template <typename T, typename C> berth_status start(const gpu_op *op, const decode_call &in) {
+    return in.call.width == 128 ? start<T, C, 128>(op, in) : start<T, C, 64>(op, in);
 }
 
 template <typename T> berth_status start(const gpu_op *op, const decode_call &in) {
-    return in.call.width == 128 ? start<T, 128>(op, in) : start<T, 64>(op, in);
+    return in.call.cache_dtype == BERTH_DTYPE_F8_E4M3FN ? start<T, gpu_f8>(op, in)
+                                                        : start<T, T>(op, in);
 }
 
 } // namespace

@@ -120,7 +120,7 @@ __device__ void write_out(const gpu_attention_call &call, int token, int group,
         const common all = put_together<WIDTH>(parts, count, group, at);
         float factor;
         const float total = with_sink(call, head, all, &factor);
-        const float4 sum = scaled(all.sum, factor);
+        const float4 sum = scaled(all.sum, factor * gpu_cache_scale(call.value_scale));
         const gpu_pack<T, 4> out = {gpu_round<T>(sum.x / total), gpu_round<T>(sum.y / total),
                                     gpu_round<T>(sum.z / total), gpu_round<T>(sum.w / total)};
         const int64_t row = static_cast<int64_t>(token) * call.heads + head;

@@ -48,15 +48,14 @@ __device__ queries<WIDTH, IS_DEEP> load_queries(const gpu_attention_call &call, 
 
 // Scores of the heads for 16 keys; tile t has keys 8t + 2c and + 1 of rows g and g + 8. All loads
 // come first, so that the products wait for none of them.
-template <typename T, int WIDTH, bool IS_DEEP>
+template <typename T, typename C, int WIDTH, bool IS_DEEP>
 __device__ void score(const queries<WIDTH, IS_DEEP> &query, uint32_t keys, float (*scores)[4]) {
     const int g = threadIdx.x / 4;
     const int c = threadIdx.x % 4;
     uint4 rows[2][WIDTH / 32];
 #pragma unroll
     for (int at = 0; at < 2 * (WIDTH / 32); ++at) {
-        rows[at % 2][at / 2] =
-            cuda_load_shared(keys + place_of<WIDTH>(at % 2 * 8 + g, c + at / 2 * 4));
+        rows[at % 2][at / 2] = load_eight<T, C, WIDTH>(keys, at % 2 * 8 + g, c + at / 2 * 4);
     }
 #pragma unroll
     for (int j = 0; j < WIDTH / 32; ++j) {
@@ -81,7 +80,7 @@ __device__ uint32_t pair_of(const uint4 &first, const uint4 &second, int i) {
     return __byte_perm(a[i / 2], b[i / 2], i % 2 ? 0x7632 : 0x5410);
 }
 
-template <typename T, int WIDTH>
+template <typename T, typename C, int WIDTH>
 __device__ void add_values(const uint32_t *weights, uint32_t values, heads_sum<WIDTH> *sum) {
     const int g = threadIdx.x / 4;
     const int c = threadIdx.x % 4;
@@ -91,7 +90,7 @@ __device__ void add_values(const uint32_t *weights, uint32_t values, heads_sum<W
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const int row = 2 * c + i % 2 + i / 2 * 8;
-            rows[i] = cuda_load_shared(values + place_of<WIDTH>(row, g + 8 * half));
+            rows[i] = load_eight<T, C, WIDTH>(values, row, g + 8 * half);
         }
 #pragma unroll
         for (int tile = 0; tile < 8; ++tile) {
@@ -144,8 +143,8 @@ __device__ void weigh(float (*scores)[4], uint32_t *weights, heads_sum<WIDTH> *s
     }
 }
 
-// Scaled, capped, in powers of two; hidden keys at minus infinity.
-__device__ void mask(const gpu_attention_call &call, const share &mine, int step,
+// Scaled, capped, in powers of two; hidden keys at minus infinity. `scale` is that of the keys.
+__device__ void mask(const gpu_attention_call &call, const share &mine, float scale, int step,
                      float (*scores)[4]) {
     const int c = threadIdx.x % 4;
 #pragma unroll
@@ -153,7 +152,8 @@ __device__ void mask(const gpu_attention_call &call, const share &mine, int step
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const int key = step + tile * 8 + 2 * c + i % 2;
-            const float value = gpu_soft_cap(scores[tile][i] * call.scale, call.soft_cap) * LOG2E;
+            const float value =
+                gpu_soft_cap(scores[tile][i] * (call.scale * scale), call.soft_cap) * LOG2E;
             scores[tile][i] = key >= mine.first && key < mine.end ? value : -INFINITY;
         }
     }

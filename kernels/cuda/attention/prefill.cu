@@ -1,51 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention of several new tokens a sequence: a block has 128 of them and one head, and goes over
 // the keys in tiles of 64, the next of which is on its way while the tensor cores work on this one.
-// Scores and weights stay in registers, with a running softmax. Rows lie in shared memory with
-// their 16-byte pieces exchanged by the row's number, so that eight rows never meet in a bank.
-#include <cuda/attention/attention.h>
-#include <cuda/attention/prefill.h>
-#include <cuda/mma.h>
-
-#include <math.h>
+#include <cuda/attention/prefill_sums.h>
 
 namespace {
 
-constexpr int WARPS = 4;
-constexpr int ROWS = 128;               // queries of a block
-constexpr int WARP_ROWS = ROWS / WARPS; // 32: two products' rows
-constexpr int KEYS = 64;                // of a tile
 constexpr int STAGES = 2;
-
-// The place of 16 bytes in a tile of rows.
-template <int WIDTH> __device__ uint32_t place_of(int row, int piece) {
-    return static_cast<uint32_t>((row * (WIDTH / 8) + (piece ^ (row & 7))) * 16);
-}
-
-__device__ void load_matrices(uint32_t from, uint32_t *to) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(from));
-}
-
-__device__ void load_turned(uint32_t from, uint32_t *to) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(from));
-}
-
-template <typename T, int WIDTH>
-__device__ void load_queries(const gpu_attention_call &call, const cuda_task &job, uint32_t to) {
-    for (int at = threadIdx.x; at < ROWS * WIDTH / 8; at += WARPS * 32) {
-        const int row = at / (WIDTH / 8);
-        const int piece = at % (WIDTH / 8);
-        const int query = job.first_query + row;
-        const bool is_there = query < job.tokens;
-        const int64_t token = job.first_token + (is_there ? query : 0);
-        const T *from = gpu_row<const T>(call.query, token * call.heads + blockIdx.x);
-        cuda_copy_16(to + place_of<WIDTH>(row, piece), from + piece * 8, is_there);
-    }
-}
 
 // A tile of keys or values from the cache; rows that no query of the block sees are zero, and their
 // blocks, which may be gone, are not read.
@@ -64,162 +24,6 @@ __device__ void load_tile(const gpu_attention_call &call, const cuda_task &job, 
         const int key = is_there ? wanted : job.end_key - 1;
         cuda_copy_16(to + place_of<WIDTH>(row, piece),
                      cache + cuda_slot(call, blocks, key) * gap + piece * 8, is_there);
-    }
-}
-
-// 32 queries of a warp: sums, and of each lane's four rows the largest score and the total.
-template <int WIDTH> struct rows_sum {
-    float out[2][WIDTH / 8][4];
-    float largest[2][2];
-    float total[2][2];
-};
-
-template <typename T, int WIDTH>
-__device__ void score(uint32_t queries, uint32_t keys, float (*scores)[KEYS / 8][4]) {
-    const int lane = threadIdx.x % 32;
-    const int warp_row = threadIdx.x / 32 * WARP_ROWS;
-#pragma unroll
-    for (int d = 0; d < WIDTH / 16; ++d) {
-        uint32_t a[2][4];
-#pragma unroll
-        for (int m = 0; m < 2; ++m) {
-            const int row = warp_row + m * 16 + lane % 16;
-            load_matrices(queries + place_of<WIDTH>(row, 2 * d + lane / 16), a[m]);
-        }
-#pragma unroll
-        for (int n = 0; n < KEYS / 16; ++n) {
-            uint32_t b[4];
-            const int row = n * 16 + lane % 8 + lane / 16 * 8;
-            load_matrices(keys + place_of<WIDTH>(row, 2 * d + lane / 8 % 2), b);
-#pragma unroll
-            for (int m = 0; m < 2; ++m) {
-                cuda_mma(scores[m][2 * n], a[m], b, T{});
-                cuda_mma(scores[m][2 * n + 1], a[m], b + 2, T{});
-            }
-        }
-    }
-}
-
-// Keys that a query must not see at minus infinity; scores in powers of two.
-__device__ void mask(const gpu_attention_call &call, const cuda_task &job, int first_key, int m,
-                     float (*scores)[4]) {
-    const int lane = threadIdx.x % 32;
-    const int row = threadIdx.x / 32 * WARP_ROWS + m * 16 + lane / 4;
-#pragma unroll
-    for (int n = 0; n < KEYS / 8; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const int position = job.offset + job.first_query + row + i / 2 * 8;
-            const int key = first_key + n * 8 + 2 * (lane % 4) + i % 2;
-            const bool is_seen =
-                key <= position && (call.window == 0 || key > position - call.window);
-            scores[n][i] = is_seen ? scores[n][i] : -INFINITY;
-        }
-    }
-}
-
-// The scale is in it afterwards.
-__device__ void cap(const gpu_attention_call &call, float (*scores)[4]) {
-#pragma unroll
-    for (int n = 0; n < KEYS / 8; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            scores[n][i] = gpu_soft_cap(scores[n][i] * call.scale, call.soft_cap);
-        }
-    }
-}
-
-// Whether some query of the block does not see some key of the tile.
-__device__ bool is_cut(const gpu_attention_call &call, const cuda_task &job, int first_key) {
-    const int first = job.offset + job.first_query;
-    return first_key + KEYS - 1 > first ||
-           (call.window > 0 && first_key <= first + ROWS - 1 - call.window);
-}
-
-// Scores to weights and the sums to the new largest scores; `scale` is to powers of two.
-template <int WIDTH>
-__device__ void weigh(float (*scores)[4], int m, float scale, rows_sum<WIDTH> *sum) {
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-        float most = -INFINITY;
-#pragma unroll
-        for (int n = 0; n < KEYS / 8; ++n) {
-            most = fmaxf(most, fmaxf(scores[n][2 * row], scores[n][2 * row + 1]));
-        }
-        const float largest = fmaxf(sum->largest[m][row], cuda_row_max(most));
-        const float base = largest == -INFINITY ? 0 : largest * scale;
-        const float old = cuda_exp2(sum->largest[m][row] * scale - base);
-        float total = 0;
-#pragma unroll
-        for (int n = 0; n < KEYS / 8; ++n) {
-            scores[n][2 * row] = cuda_exp2(fmaf(scores[n][2 * row], scale, -base));
-            scores[n][2 * row + 1] = cuda_exp2(fmaf(scores[n][2 * row + 1], scale, -base));
-            total += scores[n][2 * row] + scores[n][2 * row + 1];
-        }
-        sum->total[m][row] = sum->total[m][row] * old + total;
-        sum->largest[m][row] = largest;
-#pragma unroll
-        for (int i = 0; i < WIDTH / 8; ++i) {
-            sum->out[m][i][2 * row] *= old;
-            sum->out[m][i][2 * row + 1] *= old;
-        }
-    }
-}
-
-template <typename T, int WIDTH>
-__device__ void add_values(uint32_t values, const float (*scores)[KEYS / 8][4],
-                           rows_sum<WIDTH> *sum) {
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int k = 0; k < KEYS / 16; ++k) {
-        uint32_t a[2][4];
-#pragma unroll
-        for (int m = 0; m < 2; ++m) {
-            const float *first = scores[m][2 * k];
-            const float *second = scores[m][2 * k + 1];
-            a[m][0] = cuda_pair(first[0], first[1], T{});
-            a[m][1] = cuda_pair(first[2], first[3], T{});
-            a[m][2] = cuda_pair(second[0], second[1], T{});
-            a[m][3] = cuda_pair(second[2], second[3], T{});
-        }
-#pragma unroll
-        for (int d = 0; d < WIDTH / 16; ++d) {
-            uint32_t b[4];
-            load_turned(values + place_of<WIDTH>(k * 16 + lane % 16, 2 * d + lane / 16), b);
-#pragma unroll
-            for (int m = 0; m < 2; ++m) {
-                cuda_mma(sum->out[m][2 * d], a[m], b, T{});
-                cuda_mma(sum->out[m][2 * d + 1], a[m], b + 2, T{});
-            }
-        }
-    }
-}
-
-template <typename T, int WIDTH>
-__device__ void write_out(const gpu_attention_call &call, const cuda_task &job, float scale,
-                          const rows_sum<WIDTH> &sum) {
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int m = 0; m < 2; ++m) {
-#pragma unroll
-        for (int row = 0; row < 2; ++row) {
-            float factor;
-            const float total =
-                cuda_total(call, sum.largest[m][row] * scale, sum.total[m][row], &factor);
-            const int query =
-                job.first_query + threadIdx.x / 32 * WARP_ROWS + m * 16 + lane / 4 + row * 8;
-            if (query >= job.tokens) {
-                continue;
-            }
-            const float share = factor / total;
-            T *to = gpu_row<T>(
-                call.out, static_cast<int64_t>(job.first_token + query) * call.heads + blockIdx.x);
-#pragma unroll
-            for (int i = 0; i < WIDTH / 8; ++i) {
-                *reinterpret_cast<uint32_t *>(to + i * 8 + 2 * (lane % 4)) = cuda_pair(
-                    sum.out[m][i][2 * row] * share, sum.out[m][i][2 * row + 1] * share, T{});
-            }
-        }
     }
 }
 
@@ -246,12 +50,7 @@ __global__ void __launch_bounds__(WARPS * 32) prefill_kernel(gpu_attention_call 
     cuda_end_group();
     load_tile<T, WIDTH>(call, job, value_cache, job.begin_key, values);
     cuda_end_group();
-    rows_sum<WIDTH> sum = {};
-#pragma unroll
-    for (int m = 0; m < 2; ++m) {
-        sum.largest[m][0] = sum.largest[m][1] = -INFINITY;
-    }
-    const float scale = (call.soft_cap > 0 ? 1 : call.scale) * LOG2E;
+    rows_sum<WIDTH> sum;
     int stage = 0;
     for (int first = job.begin_key; first < job.end_key; first += KEYS, stage ^= 1) {
         const int next = first + KEYS;
@@ -263,16 +62,7 @@ __global__ void __launch_bounds__(WARPS * 32) prefill_kernel(gpu_attention_call 
         __syncthreads();
         float scores[2][KEYS / 8][4] = {};
         score<T, WIDTH>(queries, keys + stage * TILE_BYTES, scores);
-#pragma unroll
-        for (int m = 0; m < 2; ++m) {
-            if (call.soft_cap > 0) {
-                cap(call, scores[m]);
-            }
-            if (is_cut(call, job, first)) {
-                mask(call, job, first, m, scores[m]);
-            }
-            weigh<WIDTH>(scores[m], m, scale, &sum);
-        }
+        soften<WIDTH>(call, job, first, scores, &sum);
         if (next < job.end_key) {
             load_tile<T, WIDTH>(call, job, value_cache, next, values + (stage ^ 1) * TILE_BYTES);
         }
@@ -281,22 +71,12 @@ __global__ void __launch_bounds__(WARPS * 32) prefill_kernel(gpu_attention_call 
         __syncthreads();
         add_values<T, WIDTH>(values + stage * TILE_BYTES, scores, &sum);
     }
-    write_out<T, WIDTH>(call, job, scale, sum);
+    write_out<T, WIDTH>(call, job, sum);
 }
 
 template <typename T, int WIDTH>
 berth_status start(const gpu_op *op, const gpu_attention_call &call, int longest) {
-    constexpr uint32_t bytes = SHARED_BYTES<WIDTH>;
-    const cudaError_t error = cudaFuncSetAttribute(
-        prefill_kernel<T, WIDTH>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (error != cudaSuccess) {
-        return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
-                                 bytes, cudaGetErrorString(error));
-    }
-    const gpu_grid grid = {dim3(static_cast<unsigned>(call.heads), gpu_ceil(longest, ROWS),
-                                static_cast<unsigned>(call.sequences)),
-                           dim3(WARPS * 32), bytes};
-    return gpu_run(op, "paged_attention's prefill", grid, prefill_kernel<T, WIDTH>, call);
+    return start_prefill(op, call, longest, prefill_kernel<T, WIDTH>, SHARED_BYTES<WIDTH>);
 }
 
 template <typename T>
@@ -308,6 +88,9 @@ berth_status start(const gpu_op *op, const gpu_attention_call &call, int longest
 
 berth_status cuda_prefill(const gpu_op *op, const gpu_attention_call &call, int longest,
                           berth_dtype dtype) {
+    if (call.cache_dtype == BERTH_DTYPE_F8_E4M3FN) {
+        return cuda_prefill_codes(op, call, longest, dtype);
+    }
     return dtype == BERTH_DTYPE_BF16 ? start<gpu_bf16>(op, call, longest)
                                      : start<gpu_f16>(op, call, longest);
 }
