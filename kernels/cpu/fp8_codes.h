@@ -7,23 +7,41 @@
 
 #include <fp8.h>
 
-BERTH_INLINE berth_vec_ints vec_magnitude(berth_vec x) {
-    return (berth_vec_ints)((berth_vec_bits)x & 0x7fffffffu);
+// Codes of numbers that round to BERTH_F8_MAX at most, not yet where they belong: the sign at bit
+// 11, the other bits more by VEC_F8_BASE. The last place of a number beside 2^20 times the power of
+// two with which it begins is that of its code, so an addition rounds it.
+#define VEC_F8_BASE (8 * (127 + 20 - 6))
+BERTH_INLINE berth_vec_bits vec_f8_words(berth_vec x) {
+    const berth_vec_bits beside = (berth_vec_bits)berth_vec_power(x, 0x1p-6f) + (20u << 23);
+    const berth_vec_bits steps = (berth_vec_bits)(x + (berth_vec)beside) - beside;
+    return steps + (beside >> 20);
+}
+
+// The same of any number.
+BERTH_INLINE berth_vec_bits vec_f8_words_of_any(berth_vec x) {
+    const berth_vec most = berth_vec_of(BERTH_F8_MAX);
+    const berth_vec finite = berth_vec_max(-most, berth_vec_min(most, x)); // or NaN
+    const berth_vec_bits nan = ((berth_vec_bits)x >> 20 & 0x800u) + (VEC_F8_BASE + 0x7fu);
+    return (berth_vec_bits)berth_vec_if_less(finite, most + most, (berth_vec)vec_f8_words(finite),
+                                             (berth_vec)nan);
+}
+
+// Four vectors of codes.
+BERTH_INLINE berth_vec_bits vec_pack_f8(const berth_vec_bits words[4]) {
+    berth_vec_words halves[2];
+    BERTH_UNROLL
+    for (int i = 0; i < 2; ++i) {
+        const berth_vec_words codes =
+            berth_vec_join(words[2 * i], words[2 * i + 1]) - (uint16_t)VEC_F8_BASE;
+        halves[i] = (codes >> 4 & 0x80) | (codes & 0x7f);
+    }
+    return berth_vec_pack(halves[0], halves[1]);
 }
 
 // berth_to_f8 of every lane.
 BERTH_INLINE berth_vec_bytes vec_to_f8(berth_vec x) {
-    const berth_vec magnitude = (berth_vec)vec_magnitude(x);
-    const berth_vec finite = berth_vec_min(berth_vec_of(BERTH_F8_MAX), magnitude); // or NaN
-    const berth_vec_bits bits = (berth_vec_bits)finite;
-    const berth_vec_bits normal = (bits + (0x7ffffu - 0x3c000000u) + (bits >> 20 & 1u)) >> 20;
-    const berth_vec_bits shifted = (berth_vec_bits)(finite + berth_vec_of(0x1p14f)) - 0x46800000u;
-    const berth_vec code =
-        berth_vec_if_less(finite, berth_vec_of(0x1p-6f), (berth_vec)shifted, (berth_vec)normal);
-    const berth_vec_bits nan = (berth_vec_bits){0} + 0x7fu;
-    const berth_vec kept =
-        berth_vec_if_less(finite, berth_vec_of(2 * BERTH_F8_MAX), code, (berth_vec)nan);
-    return berth_vec_narrow_twice(((berth_vec_bits)x >> 24 & 0x80u) | (berth_vec_bits)kept);
+    const berth_vec_bits codes = vec_f8_words_of_any(x) - VEC_F8_BASE;
+    return berth_vec_narrow_twice((codes >> 4 & 0x80u) | (codes & 0x7fu));
 }
 
 // Codes [first, first + BERTH_LANES) of a row of `count`, of x / scale; x are those numbers of

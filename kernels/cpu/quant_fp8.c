@@ -4,6 +4,7 @@
 // scales are its bits.
 #include <cpu/cpu.h>
 #include <cpu/fp8_codes.h>
+#include <cpu/magnitude.h>
 #include <cpu/simd.h>
 
 #include <fp8.h>
@@ -16,7 +17,8 @@ enum { Q, SCALE_OUT };
 typedef struct quant {
     const berth_host *host;
     const berth_cpu *cpu;
-    int64_t group; // columns of a dynamic group, 0: whole rows
+    int64_t group;    // columns of a dynamic group, 0: whole rows
+    int64_t channels; // columns, where each has a scale of its own, else 0
     int is_static;
     int is_per_tensor;
     int is_by_column;
@@ -27,6 +29,7 @@ typedef struct job {
     const quant *self;
     const berth_op_args *args;
     float *largest; // [parts], per tensor
+    float *factors; // [parts, columns], by channel: 1 / scale
 } job;
 
 static berth_status supports(const berth_op_site *site, const berth_device *device) {
@@ -41,10 +44,12 @@ static berth_status create(const berth_op_site *site, const berth_device *device
     const berth_status status = berth_instance_new(site, sizeof(quant), out_self);
     if (status == BERTH_OK) {
         const int64_t *group = berth_site_attribute(site, "group_shape")->i64s;
+        const berth_value_type *x = site->inputs[X];
         quant *self = *out_self;
         self->cpu = device->self;
         self->is_static = berth_site_attribute(site, "static")->i64 != 0;
         self->is_per_tensor = group[0] == -1;
+        self->channels = self->is_static && group[1] == 1 ? x->dims[x->ndim - 1].b : 0;
         self->group = group[1] > 0 ? group[1] : 0;
         self->is_by_column = berth_site_attribute(site, "column_major_scales")->i64 != 0;
         self->is_ue8m0 = berth_site_attribute(site, "use_ue8m0")->i64 != 0;
@@ -54,39 +59,8 @@ static berth_status create(const berth_op_site *site, const berth_device *device
 
 // ---- elements -----------------------------------------------------------------------------------
 
-// Why integers: magnitudes order as they do, and a NaN is above all of them.
-BERTH_INLINE float largest_as(const void *row, berth_dtype dtype, berth_span columns) {
-    berth_vec_ints largest[2] = {{0}};
-    int64_t i = columns.first;
-    for (; i + 2 * BERTH_LANES <= columns.end; i += 2 * BERTH_LANES) {
-        BERTH_UNROLL
-        for (int k = 0; k < 2; ++k) {
-            const berth_vec x = berth_vec_load_as(row, dtype, i + k * BERTH_LANES);
-            largest[k] = berth_vec_larger(vec_magnitude(x), largest[k]);
-        }
-    }
-    for (; i < columns.end; i += BERTH_LANES) {
-        const berth_vec x = berth_vec_load_some(row, dtype, i, columns.end);
-        largest[0] = berth_vec_larger(vec_magnitude(x), largest[0]);
-    }
-    largest[0] = berth_vec_larger(largest[0], largest[1]);
-    BERTH_UNROLL
-    for (int round = 1; round < BERTH_LANES; round *= 2) {
-        const berth_vec folded = (berth_vec)largest[0];
-        largest[0] = berth_vec_larger((berth_vec_ints)berth_vec_low(folded, folded),
-                                      (berth_vec_ints)berth_vec_high(folded, folded));
-    }
-    return berth_float_of_bits((uint32_t)largest[0][0]);
-}
-
-static float largest_of(const void *row, berth_dtype dtype, berth_span columns) {
-    return dtype == BERTH_DTYPE_F32    ? largest_as(row, BERTH_DTYPE_F32, columns)
-           : dtype == BERTH_DTYPE_BF16 ? largest_as(row, BERTH_DTYPE_BF16, columns)
-                                       : largest_as(row, BERTH_DTYPE_F16, columns);
-}
-
-// What becomes of x before it is a code.
-typedef enum quant_way { DIVIDED, MULTIPLIED, BY_CHANNEL } quant_way;
+// What becomes of x before it is a code, and whether codes may be out of range, or NaN.
+typedef enum quant_way { DIVIDED, MULTIPLIED, MULTIPLIED_ANY, BY_CHANNEL } quant_way;
 
 // What a sweep is compiled for.
 typedef struct sweep {
@@ -101,32 +75,70 @@ typedef struct piece {
     uint8_t *q;
     berth_span columns;
     float scale;
-    const float *channels; // of the whole row
+    const float *factors; // of the whole row, by channel
+    int is_past;          // codes go past the caches
 } piece;
 
-BERTH_INLINE berth_vec_bytes codes_of(sweep as, const piece *of, berth_vec x, int64_t first) {
-    if (as.way == BY_CHANNEL) {
-        const berth_vec scales =
-            berth_vec_load_some(of->channels, BERTH_DTYPE_F32, first, of->columns.end);
-        return vec_to_f8(x * (berth_vec_of(1) / scales));
+// Whatever x and the scale are.
+BERTH_SELDOM void quantise_slowly(sweep as, piece of, int64_t first) {
+    const berth_vec scale = berth_vec_of(of.scale);
+    for (int64_t i = first; i < of.columns.end; i += BERTH_LANES) {
+        const int64_t left = of.columns.end - i;
+        const berth_vec x = berth_vec_load_some(of.row, as.dtype, i, of.columns.end);
+        const berth_vec factors =
+            as.way == BY_CHANNEL
+                ? berth_vec_load_some(of.factors, BERTH_DTYPE_F32, i, of.columns.end)
+                : scale;
+        const berth_vec_bytes codes = vec_to_f8(as.way == DIVIDED ? x / scale : x * factors);
+        memcpy(of.q + i, &codes, (size_t)(left < BERTH_LANES ? left : BERTH_LANES));
     }
-    const berth_vec scale = berth_vec_of(of->scale);
-    return vec_to_f8(as.way == DIVIDED ? x / scale : x * scale);
 }
+
+BERTH_INLINE berth_vec_bits words_of(sweep as, const piece *of, float one_over, int64_t i) {
+    const berth_vec x = berth_vec_load_as(of->row, as.dtype, i);
+    const berth_vec scale = berth_vec_of(of->scale);
+    switch (as.way) {
+    case DIVIDED:
+        return vec_f8_words(berth_vec_divide(x, scale, berth_vec_of(one_over)));
+    case MULTIPLIED:
+        return vec_f8_words(x * scale);
+    case MULTIPLIED_ANY:
+        return vec_f8_words_of_any(x * scale);
+    case BY_CHANNEL:
+    default:
+        return vec_f8_words_of_any(x * berth_vec_load(of->factors + i));
+    }
+}
+
+#define FOUR ((int64_t)(4 * BERTH_LANES))
 
 BERTH_INLINE void quantise_as(sweep as, const piece *all) {
     const piece of = *all; // no store changes it, for all that the compiler knows
-    const int64_t end = of.columns.end;
+    const float one_over = 1.0f / of.scale;
+    const int64_t bytes = BERTH_DTYPE_BITS(as.dtype) / 8;
+    // Why only rows that are gone through twice: of others the machine's own fetching is faster.
+    const int64_t ahead = as.way == DIVIDED || as.way == MULTIPLIED ? FOUR * bytes : 0;
+    const int is_past = of.is_past && berth_vec_can_pass(of.q + of.columns.first);
     int64_t i = of.columns.first;
-    for (; i + BERTH_LANES <= end; i += BERTH_LANES) {
-        BERTH_PREFETCH((const char *)of.next + i * (BERTH_DTYPE_BITS(as.dtype) / 8));
-        const berth_vec_bytes codes = codes_of(as, &of, berth_vec_load_as(of.row, as.dtype, i), i);
-        memcpy(of.q + i, &codes, sizeof codes);
+    for (; i + FOUR <= of.columns.end; i += FOUR) {
+        berth_vec_bits words[4];
+        BERTH_UNROLL
+        for (int64_t byte = 0; byte < ahead; byte += 64) {
+            BERTH_PREFETCH((const char *)of.next + i * bytes + byte);
+        }
+        BERTH_UNROLL
+        for (int k = 0; k < 4; ++k) {
+            words[k] = words_of(as, &of, one_over, i + k * BERTH_LANES);
+        }
+        const berth_vec codes = (berth_vec)vec_pack_f8(words);
+        if (is_past) {
+            berth_vec_store_past(of.q + i, codes);
+        } else {
+            memcpy(of.q + i, &codes, sizeof codes);
+        }
     }
-    if (i < end) {
-        const berth_vec x = berth_vec_load_part(of.row, as.dtype, i, end - i);
-        const berth_vec_bytes codes = codes_of(as, &of, x, i);
-        memcpy(of.q + i, &codes, (size_t)(end - i));
+    if (i < of.columns.end) {
+        quantise_slowly(as, of, i);
     }
 }
 
@@ -140,26 +152,47 @@ BERTH_INLINE void quantise_way(quant_way way, berth_dtype dtype, const piece *of
     }
 }
 
+// By a scale that was made from these columns: what is not finite makes that a scale that is not.
 static void divide(berth_dtype dtype, const piece *of) {
-    quantise_way(DIVIDED, dtype, of);
+    if (of->scale < INFINITY) {
+        quantise_way(DIVIDED, dtype, of);
+    } else {
+        quantise_slowly((sweep){dtype, DIVIDED}, *of, of->columns.first);
+    }
 }
 
 static void multiply(berth_dtype dtype, const piece *of) {
     quantise_way(MULTIPLIED, dtype, of);
 }
 
+static void multiply_any(berth_dtype dtype, const piece *of) {
+    quantise_way(MULTIPLIED_ANY, dtype, of);
+}
+
 static void multiply_channels(berth_dtype dtype, const piece *of) {
     quantise_way(BY_CHANNEL, dtype, of);
+}
+
+// By 1 / scale.
+static void scale_by(berth_dtype dtype, piece *of, float scale, int is_bound) {
+    of->scale = 1.0f / scale;
+    if (is_bound && scale < INFINITY) {
+        multiply(dtype, of);
+    } else {
+        multiply_any(dtype, of);
+    }
 }
 
 // All of a row.
 static piece piece_of(const job *in, int64_t row) {
     const berth_tensor *x = in->args->inputs[X];
+    const int64_t rows = berth_row_count(x);
     return (piece){
         .row = berth_row(x, row),
-        .next = berth_row(x, row + 1 < berth_row_count(x) ? row + 1 : row),
+        .next = berth_row(x, row + 1 < rows ? row + 1 : row),
         .q = berth_row(in->args->outputs[Q], row),
         .columns = {0, berth_row_length(x)},
+        .is_past = berth_is_past(rows * berth_row_length(x), BERTH_DTYPE_F8_E4M3FN),
     };
 }
 
@@ -176,7 +209,7 @@ static void quantise_groups(const job *in, int64_t row) {
     for (int64_t first = 0; first < width; first += self->group) {
         const int64_t end = first + self->group;
         of.columns = (berth_span){first, end < width ? end : width};
-        const float least = berth_f8_scale(largest_of(of.row, dtype, of.columns));
+        const float least = berth_f8_scale(berth_vec_largest_of(of.row, dtype, of.columns));
         of.scale = self->is_ue8m0 ? berth_f8_power_of_two(least) : least;
         to[first / self->group * step] = of.scale;
         divide(dtype, &of);
@@ -187,14 +220,13 @@ static void quantise_token(const job *in, int64_t row) {
     const berth_dtype dtype = in->args->inputs[X]->dtype;
     const berth_tensor *bound = in->args->inputs[SCALE_UB];
     piece of = piece_of(in, row);
-    float largest = largest_of(of.row, dtype, of.columns);
+    float largest = berth_vec_largest_of(of.row, dtype, of.columns);
     if (bound && largest > *(const float *)berth_data(bound)) {
         largest = *(const float *)berth_data(bound);
     }
     const float used = berth_f8_scale(largest);
     *(float *)berth_row(in->args->outputs[SCALE_OUT], row) = used;
-    of.scale = 1.0f / used;
-    multiply(dtype, &of);
+    scale_by(dtype, &of, used, !bound);
 }
 
 // By scales that are there: one, or blocks of which each dimension has equally large ones.
@@ -208,15 +240,27 @@ static void quantise_blocks(const job *in, int64_t row) {
     const float *used = (const float *)berth_data(scales) + row / height * across;
     piece of = piece_of(in, row);
     const int64_t width = of.columns.end / across;
-    if (width == 1) {
-        of.channels = used;
-        multiply_channels(x->dtype, &of);
-        return;
-    }
     for (int64_t block = 0; block < across; ++block) {
         of.columns = (berth_span){block * width, (block + 1) * width};
-        of.scale = 1.0f / used[block];
-        multiply(x->dtype, &of);
+        scale_by(x->dtype, &of, used[block], !in->self->is_static);
+    }
+}
+
+// By scales that are there, of every column one, the same for `height` rows each.
+static void quantise_channels(const job *in, berth_span rows, float *factors) {
+    const berth_tensor *x = in->args->inputs[X];
+    const berth_tensor *scales = in->args->outputs[SCALE_OUT];
+    const int64_t height = (berth_row_count(x) + scales->shape[0] - 1) / scales->shape[0];
+    for (int64_t row = rows.first; row < rows.end; ++row) {
+        const float *used = berth_row(scales, row / height);
+        piece of = piece_of(in, row);
+        if (row == rows.first || row % height == 0) {
+            for (int64_t i = 0; i < of.columns.end; ++i) {
+                factors[i] = 1.0f / used[i];
+            }
+        }
+        of.factors = factors;
+        multiply_channels(x->dtype, &of);
     }
 }
 
@@ -227,7 +271,7 @@ static void find_part(const void *work, int64_t part, int64_t parts) {
     const berth_span columns = {0, berth_row_length(x)};
     float largest = 0;
     for (int64_t row = rows.first; row < rows.end; ++row) {
-        const float of_row = largest_of(berth_row(x, row), x->dtype, columns);
+        const float of_row = berth_vec_largest_of(berth_row(x, row), x->dtype, columns);
         largest = berth_max_or_nan(of_row, largest);
     }
     in->largest[part] = largest;
@@ -236,7 +280,12 @@ static void find_part(const void *work, int64_t part, int64_t parts) {
 static void quantise_part(const void *work, int64_t part, int64_t parts) {
     const job *in = work;
     const berth_tensor *x = in->args->inputs[X];
-    const berth_span rows = berth_share(berth_row_count(x), part, parts);
+    const berth_tensor *scales = in->args->outputs[SCALE_OUT];
+    berth_span rows = berth_share(berth_row_count(x), part, parts);
+    if (in->self->channels > 0 && berth_row_length(scales) == in->self->channels) {
+        quantise_channels(in, rows, in->factors + part * in->self->channels);
+        rows.first = rows.end;
+    }
     for (int64_t row = rows.first; row < rows.end; ++row) {
         if (in->self->is_static || in->self->is_per_tensor) {
             quantise_blocks(in, row);
@@ -246,6 +295,7 @@ static void quantise_part(const void *work, int64_t part, int64_t parts) {
             quantise_token(in, row);
         }
     }
+    berth_past_end();
 }
 
 // ---- a step -------------------------------------------------------------------------------------
@@ -281,11 +331,13 @@ static void scale_tensor(const job *in) {
 static uint64_t workspace(void *state, uint64_t tokens) {
     (void)tokens;
     const quant *self = state;
-    return (uint64_t)self->cpu->threads * sizeof(float);
+    const int64_t each = self->channels > 0 ? self->channels : 1;
+    return (uint64_t)(self->cpu->threads * each) * sizeof(float);
 }
 
 static berth_status forward(void *state, const berth_op_args *args) {
-    const job in = {.self = state, .args = args, .largest = berth_data(args->workspace)};
+    float *room = berth_data(args->workspace);
+    const job in = {.self = state, .args = args, .largest = room, .factors = room};
     const berth_tensor *q = args->outputs[Q];
     for (int64_t row = berth_row_count(args->inputs[X]); row < berth_row_count(q); ++row) {
         memset(berth_row(q, row), 0, (size_t)berth_row_length(q));

@@ -2,6 +2,7 @@
 // quant_int8. Of a row without a scale two sweeps, the second out of the cache: the largest
 // magnitude, then the codes. The operations are the reference's, so codes and scales are its bits.
 #include <cpu/cpu.h>
+#include <cpu/magnitude.h>
 #include <cpu/simd.h>
 
 #include <int8.h>
@@ -16,9 +17,12 @@ typedef enum quant_way { DIVIDED, MULTIPLIED } quant_way;
 typedef struct piece {
     const void *row;
     int8_t *q;
+    const void *next; // the row after it
     int64_t width;
+    int64_t done; // columns whose codes are there
     float by;     // what x is divided or multiplied by
     int32_t zero; // the code of 0
+    int is_past;  // codes go past the caches
 } piece;
 
 // ---- elements -----------------------------------------------------------------------------------
@@ -54,9 +58,51 @@ BERTH_INLINE berth_vec_bytes codes_of(quant_way way, const piece *of, berth_vec 
         (berth_vec_bits)berth_vec_if_less(kept, above, (berth_vec)codes, berth_vec_of(0)));
 }
 
+// Four vectors of a row without a scale, whose largest magnitude is finite: their codes more by
+// 128.
+BERTH_INLINE berth_vec_bits join_codes(berth_dtype dtype, const piece *of, int64_t first) {
+    const uint32_t shift = 0x4b400000u - 128; // of 1.5 · 2^23, beside which a 1 is the last place
+    berth_vec_bits codes[4];
+    BERTH_UNROLL
+    for (int k = 0; k < 4; ++k) {
+        const berth_vec x = berth_vec_load_as(of->row, dtype, first + k * BERTH_LANES);
+        codes[k] = (berth_vec_bits)(x * berth_vec_of(of->by) + berth_vec_of(0x1.8p+23f)) - shift;
+    }
+    return berth_vec_pack(berth_vec_join(codes[0], codes[1]), berth_vec_join(codes[2], codes[3]));
+}
+
+#define FOUR ((int64_t)(4 * BERTH_LANES))
+
+// As many of the columns of such a row as are whole fours of vectors; how many.
+BERTH_INLINE int64_t quantise_fours(berth_dtype dtype, const piece *all) {
+    const piece of = *all;
+    const int64_t bytes = BERTH_DTYPE_BITS(dtype) / 8;
+    const int is_past = of.is_past && berth_vec_can_pass(of.q);
+    int64_t i = 0;
+    for (; i + FOUR <= of.width; i += FOUR) {
+        BERTH_UNROLL
+        for (int64_t byte = 0; byte < FOUR * bytes; byte += 64) {
+            BERTH_PREFETCH((const char *)of.next + i * bytes + byte);
+        }
+        const berth_vec codes = (berth_vec)(join_codes(dtype, &of, i) ^ 0x80808080u);
+        if (is_past) {
+            berth_vec_store_past(of.q + i, codes);
+        } else {
+            memcpy(of.q + i, &codes, sizeof codes);
+        }
+    }
+    return i;
+}
+
+static int64_t quantise_finite(berth_dtype dtype, const piece *of) {
+    return dtype == BERTH_DTYPE_F32    ? quantise_fours(BERTH_DTYPE_F32, of)
+           : dtype == BERTH_DTYPE_BF16 ? quantise_fours(BERTH_DTYPE_BF16, of)
+                                       : quantise_fours(BERTH_DTYPE_F16, of);
+}
+
 BERTH_INLINE void quantise_as(quant_way way, berth_dtype dtype, const piece *all) {
     const piece of = *all; // no store changes it, for all that the compiler knows
-    int64_t i = 0;
+    int64_t i = of.done;
     for (; i + BERTH_LANES <= of.width; i += BERTH_LANES) {
         const berth_vec_bytes codes = codes_of(way, &of, berth_vec_load_as(of.row, dtype, i));
         memcpy(of.q + i, &codes, sizeof codes);
@@ -91,13 +137,16 @@ static void multiply(berth_dtype dtype, const piece *of) {
 static void quantise_row(const berth_op_args *args, int64_t row, piece *of) {
     const berth_tensor *x = args->inputs[X];
     of->row = berth_row(x, row);
+    of->next = berth_row(x, row + 1 < berth_row_count(x) ? row + 1 : row);
     of->q = berth_row(args->outputs[Q], row);
     if (args->inputs[SCALE]) {
         divide(x->dtype, of);
     } else {
-        const float largest = largest_of(x->dtype, of);
+        const float any = berth_vec_largest_of(of->row, x->dtype, (berth_span){0, of->width});
+        const float largest = isnan(any) ? largest_of(x->dtype, of) : any;
         *(float *)berth_row(args->outputs[SCALE_OUT], row) = berth_i8_scale(largest);
         of->by = berth_i8_factor(largest);
+        of->done = any < INFINITY && of->by < INFINITY ? quantise_finite(x->dtype, of) : 0;
         multiply(x->dtype, of);
     }
 }
@@ -111,11 +160,13 @@ static void quantise_part(const void *work, int64_t part, int64_t parts) {
         .width = berth_row_length(x),
         .by = scale ? *(const float *)berth_data(scale) : 0,
         .zero = zero ? *(const int8_t *)berth_data(zero) : 0,
+        .is_past = berth_is_past(berth_row_count(x) * berth_row_length(x), BERTH_DTYPE_I8),
     };
     const berth_span rows = berth_share(berth_row_count(x), part, parts);
     for (int64_t row = rows.first; row < rows.end; ++row) {
         quantise_row(args, row, &of);
     }
+    berth_past_end();
 }
 
 static berth_status forward(void *self, const berth_op_args *args) {

@@ -32,6 +32,7 @@
     typedef uint32_t berth_vec_bits __attribute__((vector_size(BERTH_LANES * 4)));                 \
     typedef int32_t berth_vec_ints __attribute__((vector_size(BERTH_LANES * 4)));                  \
     typedef uint16_t berth_vec_halves __attribute__((vector_size(BERTH_LANES * 2)));               \
+    typedef uint16_t berth_vec_words __attribute__((vector_size(BERTH_LANES * 4)));                \
     typedef uint8_t berth_vec_bytes __attribute__((vector_size(BERTH_LANES)));
 
 // The words that are not operators, in every set:
@@ -42,7 +43,14 @@
 //   rest            a less the nearest whole number; of infinities 0
 //   scale           a · 2^power, a whole number; subnormal, 0 and infinite where that is right
 //   reciprocal      within 2 units in the last place
+//   divide          a / b by 1 / b, which is rounded; right where neither of the three is subnormal
+//                   or infinite, and the quotient above 2^-90
 //   widen, narrow   numbers of 16 bits as ones of 32, and their lower halves; _twice: bytes
+//   pack            of four vectors of numbers below 256, joined two by two, the bytes in order:
+//                   pack(join(a, b), join(c, d)); join takes numbers below 2^16, whose order is its
+//                   own
+//   power           the power of two with which a begins, at least `least`, a's sign with it; a is
+//                   finite
 //   round_bf16      the upper half of the result is the bf16 that berth_to_bf16 makes
 //   to_f16          as berth_to_f16 does
 //   low, high       the lower, the upper halves of two by turns; even, odd: every second lane of
@@ -108,6 +116,13 @@ BERTH_INLINE berth_vec berth_vec_scale(berth_vec a, berth_vec power) {
     return _mm512_scalef_ps(a, power);
 }
 
+// One step beyond the product with the rounded reciprocal is the rounded quotient (Markstein 1990).
+BERTH_INLINE berth_vec berth_vec_divide(berth_vec a, berth_vec b, berth_vec one_over_b) {
+    const berth_vec quotient = a * one_over_b;
+    const berth_vec rest = _mm512_fnmadd_ps(quotient, b, a);
+    return _mm512_fmadd_ps(rest, one_over_b, quotient);
+}
+
 // One step of Newton's method. Where it has no value, the estimate is 0 or infinite, and right.
 BERTH_INLINE berth_vec berth_vec_reciprocal(berth_vec a) {
     const berth_vec estimate = _mm512_rcp14_ps(a);
@@ -130,6 +145,21 @@ BERTH_INLINE berth_vec_bits berth_vec_widen_twice(berth_vec_bytes a) {
 
 BERTH_INLINE berth_vec_bytes berth_vec_narrow_twice(berth_vec_bits a) {
     return (berth_vec_bytes)_mm512_cvtepi32_epi8((__m512i)a);
+}
+
+BERTH_INLINE berth_vec_words berth_vec_join(berth_vec_bits a, berth_vec_bits b) {
+    return (berth_vec_words)_mm512_packus_epi32((__m512i)a, (__m512i)b);
+}
+
+BERTH_INLINE berth_vec_bits berth_vec_pack(berth_vec_words ab, berth_vec_words cd) {
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i packed = _mm512_packus_epi16((__m512i)ab, (__m512i)cd);
+    return (berth_vec_bits)_mm512_permutexvar_epi32(order, packed);
+}
+
+BERTH_INLINE berth_vec berth_vec_power(berth_vec a, float least) {
+    const __m512i power = _mm512_and_si512((__m512i)a, _mm512_set1_epi32((int)0xff800000u));
+    return _mm512_range_ps((berth_vec)power, _mm512_set1_ps(least), 3); // |a| or |b|, a's sign
 }
 
 BERTH_INLINE berth_vec_bits berth_vec_round_bf16(berth_vec a) {
@@ -241,6 +271,13 @@ BERTH_INLINE berth_vec berth_vec_fma(berth_vec a, berth_vec b, berth_vec c) {
     return _mm256_fmadd_ps(a, b, c);
 }
 
+// One step beyond the product with the rounded reciprocal is the rounded quotient (Markstein 1990).
+BERTH_INLINE berth_vec berth_vec_divide(berth_vec a, berth_vec b, berth_vec one_over_b) {
+    const berth_vec quotient = a * one_over_b;
+    const berth_vec rest = _mm256_fnmadd_ps(quotient, b, a);
+    return _mm256_fmadd_ps(rest, one_over_b, quotient);
+}
+
 BERTH_INLINE berth_vec_bits berth_vec_widen(berth_vec_halves a) {
     return (berth_vec_bits)_mm256_cvtepu16_epi32((__m128i)a);
 }
@@ -261,6 +298,16 @@ BERTH_INLINE berth_vec_bytes berth_vec_narrow_twice(berth_vec_bits a) {
     berth_vec_bytes bytes;
     memcpy(&bytes, &packed, sizeof bytes);
     return bytes;
+}
+
+BERTH_INLINE berth_vec_words berth_vec_join(berth_vec_bits a, berth_vec_bits b) {
+    return (berth_vec_words)_mm256_packus_epi32((__m256i)a, (__m256i)b);
+}
+
+BERTH_INLINE berth_vec_bits berth_vec_pack(berth_vec_words ab, berth_vec_words cd) {
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    const __m256i packed = _mm256_packus_epi16((__m256i)ab, (__m256i)cd);
+    return (berth_vec_bits)_mm256_permutevar8x32_epi32(packed, order);
 }
 
 BERTH_INLINE void berth_vec_store_past(void *to, berth_vec a) {
@@ -331,6 +378,11 @@ BERTH_INLINE berth_vec berth_vec_fma(berth_vec a, berth_vec b, berth_vec c) {
     return a * b + c;
 }
 
+BERTH_INLINE berth_vec berth_vec_divide(berth_vec a, berth_vec b, berth_vec one_over_b) {
+    (void)one_over_b;
+    return a / b;
+}
+
 BERTH_INLINE berth_vec_bits berth_vec_widen(berth_vec_halves a) {
     return __builtin_convertvector(a, berth_vec_bits);
 }
@@ -345,6 +397,17 @@ BERTH_INLINE berth_vec_bits berth_vec_widen_twice(berth_vec_bytes a) {
 
 BERTH_INLINE berth_vec_bytes berth_vec_narrow_twice(berth_vec_bits a) {
     return __builtin_convertvector(a, berth_vec_bytes);
+}
+
+BERTH_INLINE berth_vec_words berth_vec_join(berth_vec_bits a, berth_vec_bits b) {
+    return __builtin_shufflevector((berth_vec_words)a, (berth_vec_words)b, 0, 2, 4, 6, 8, 10, 12,
+                                   14);
+}
+
+BERTH_INLINE berth_vec_bits berth_vec_pack(berth_vec_words ab, berth_vec_words cd) {
+    typedef uint8_t bytes __attribute__((vector_size(BERTH_LANES * 4)));
+    return (berth_vec_bits)__builtin_shufflevector((bytes)ab, (bytes)cd, 0, 2, 4, 6, 8, 10, 12, 14,
+                                                   16, 18, 20, 22, 24, 26, 28, 30);
 }
 
 BERTH_INLINE void berth_vec_store_past(void *to, berth_vec a) {
@@ -407,6 +470,12 @@ BERTH_INLINE berth_vec berth_vec_table(const float *numbers, berth_vec_bits indi
 BERTH_INLINE berth_vec_ints berth_vec_larger(berth_vec_ints a, berth_vec_ints b) {
     const berth_vec_ints is_larger = a > b;
     return (a & is_larger) | (b & ~is_larger);
+}
+
+BERTH_INLINE berth_vec berth_vec_power(berth_vec a, float least) {
+    const berth_vec_ints power = (berth_vec_ints)a & 0x7f800000;
+    const berth_vec_ints kept = berth_vec_larger(power, (berth_vec_ints)berth_vec_of(least));
+    return (berth_vec)((berth_vec_bits)kept | ((berth_vec_bits)a & 0x80000000u));
 }
 
 BERTH_INLINE berth_vec berth_vec_if_less(berth_vec a, berth_vec b, berth_vec yes, berth_vec no) {
