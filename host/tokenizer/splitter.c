@@ -7,6 +7,7 @@
 
 #include "base/utf8.h"
 #include "tokenizer/alphabet.h"
+#include "tokenizer/scripts.h"
 
 void berth_splitter_spell(berth_splitter *splitter) {
     if (splitter->is_byte_level) {
@@ -89,6 +90,28 @@ static berth_status cut_word(const berth_split_stage *stage, berth_stretch word,
     if (c.end < size) {
         BERTH_TRY(add_part(&c, size, false));
     }
+    return close_piece(&c);
+}
+
+// ---- scripts ----
+
+// What has no script goes with what is before it; in front of all scripts it is dropped.
+static berth_status cut_scripts(berth_stretch word, berth_words *words) {
+    cutter c = {.words = words, .word = word};
+    unsigned last = 0;
+    size_t step;
+    for (size_t at = 0; at < word.text.size; at += step) {
+        uint32_t code = 0;
+        step = berth_utf8_next(berth_str_slice(word.text, at, SIZE_MAX), &code);
+        const unsigned script = berth_script_of(code);
+        if (script != 0 && script != last) {
+            c.end = last == 0 ? c.start : at;
+            BERTH_TRY(close_piece(&c));
+            c.start = at;
+            last = script;
+        }
+    }
+    c.end = last == 0 ? c.start : word.text.size;
     return close_piece(&c);
 }
 
@@ -208,11 +231,13 @@ static berth_status run_stage(const berth_split_stage *stage, berth_splitter_scr
     scratch->previous = scratch->words;
     scratch->words = done;
     scratch->words.count = 0;
-    if (stage->kind != BERTH_SPLIT_PATTERN) {
+    if (stage->kind != BERTH_SPLIT_PATTERN && stage->kind != BERTH_SPLIT_SCRIPTS) {
         return change_words(stage, &changes[stage->kind], scratch);
     }
     for (size_t i = 0; i < scratch->previous.count; ++i) {
-        BERTH_TRY(cut_word(stage, scratch->previous.data[i], scratch));
+        const berth_stretch word = scratch->previous.data[i];
+        BERTH_TRY(stage->kind == BERTH_SPLIT_SCRIPTS ? cut_scripts(word, &scratch->words)
+                                                     : cut_word(stage, word, scratch));
     }
     return BERTH_OK;
 }

@@ -24,7 +24,8 @@ typedef enum berth_split_rule { // what becomes of a match, as tokenizer.json na
 
 typedef enum berth_split_kind {
     BERTH_SPLIT_PATTERN,
-    BERTH_SPLIT_PREFIX, // puts a blank before words that begin with none
+    BERTH_SPLIT_SCRIPTS, // where another script begins
+    BERTH_SPLIT_PREFIX,  // puts a blank before words that begin with none
     BERTH_SPLIT_METASPACE,
     BERTH_SPLIT_SPELL, // spells bytes in the alphabet
 } berth_split_kind;

@@ -152,6 +152,10 @@ static berth_status read_fixed(berth_splitter *splitter, const berth_json *json)
     return add_pattern(splitter, json, pattern, (berth_split_stage){0});
 }
 
+static berth_status read_scripts(berth_splitter *splitter, const berth_json *json) {
+    return add_stage(splitter, json, (berth_split_stage){.kind = BERTH_SPLIT_SCRIPTS});
+}
+
 static const struct {
     const char *name;
     berth_status (*read)(berth_splitter *splitter, const berth_json *json);
@@ -166,6 +170,7 @@ static const struct {
     {.name = "CharDelimiterSplit", .read = read_delimiter       },
     {.name = "BertPreTokenizer",   .read = read_bert            },
     {.name = "FixedLength",        .read = read_fixed           },
+    {.name = "UnicodeScripts",     .read = read_scripts         },
 };
 
 static berth_status read_component(berth_splitter *splitter, const berth_json *json) {

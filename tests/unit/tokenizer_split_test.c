@@ -74,10 +74,16 @@ static const struct {
     {KIND("BertPreTokenizer"),                                                   "a b,^c",                                                                                                    "a|b|,|^|c"                                                                                                                                                                      },
     {KIND("CharDelimiterSplit\",\"delimiter\":\"\u00E9"),             "a\u00E9b\u00E9",                                    "a|b"                                                                             },
     {KIND("FixedLength\",\"length\":2,\"x\":\""),                     "a\u00E9\nbc",                                                                         "a\u00E9|\nb|c"                                                                                                                                                   },
-    {SEQ(META("") "," KIND("Digits")),                                               "1 a2",                                                        "_|1|_a|2"                                                                    },
-    {REGEX("^.|\\\\w$"),                                          "ab\ncd",                                                           "a|b|\n|c|d"                                                                               },
+ // A blank and what Unicode 9 does not know go with what is before them.
+    {KIND("UnicodeScripts"),                                               " a \u65E5\u3042\u30FC\u30A2 \u0378 b1",
+     "a |\u65E5\u3042\u30FC\u30A2 \u0378 |b|1"                                                                    },
+    {KIND("UnicodeScripts"),                                          "\u00E9\u0301x\u0589\u0860\u0631",
+     "\u00E9|\u0301|x|\u0589\u0860|\u0631"                                                                               },
+    {KIND("UnicodeScripts"),                                         "  \u0378",                                            ""               },
+    {SEQ(META("") "," KIND("Digits")),              "1 a2",                                               "_|1|_a|2"                                                                                        },
+    {REGEX("^.|\\\\w$"),                      "ab\ncd",                                                  "a|b|\n|c|d"                                            },
  // An empty match cuts too.
-    {SEQ(REGEX("(?=b)|-*") "," BYTES),                                         "ab--bc",                                            "a|b|--|b|c"               },
+    {SEQ(REGEX("(?=b)|-*") "," BYTES),                                           "ab--bc",                   "a|b|--|b|c"                                                                                                                                                                          },
 };
 
 static void print_words(const char *pre_tokenizer, const char *text, berth_text *out) {
@@ -118,7 +124,7 @@ TEST(pre_tokenizers_that_are_broken_or_not_supported_are_refused) {
         {"{\"type\":\"Metaspace\",\"replacement\":\"__\"}", BERTH_CORRUPT,     "'__'"                                                                                    },
         {"{\"type\":\"Metaspace\",\"replacement\":\"\"}",   BERTH_CORRUPT,     "''"                                                                                      },
         {"{\"type\":\"Metaspace\"}",                        BERTH_NOT_FOUND,   "replacement"                                                                             },
-        {SEQ("{\"type\":\"UnicodeScripts\"}"),              BERTH_UNSUPPORTED, "'UnicodeScripts'"                                                                        },
+        {SEQ("{\"type\":\"SidewaysScripts\"}"),             BERTH_UNSUPPORTED, "'SidewaysScripts'"                                                                       },
         {SEQ("7"),                                          BERTH_NOT_FOUND,   "pretokenizers.0"                                                                         },
         {"{\"type\":\"Sequence\"}",                         BERTH_NOT_FOUND,   "pretokenizers"                                                                           },
         {"{\"type\":\"ByteLevel\"}",                        BERTH_NOT_FOUND,   "add_prefix_space"                                                                        },
