@@ -2,8 +2,9 @@
 // quantized_experts on a GPU of any kind, of every code, group and rule of the inputs. x becomes
 // codes once a token, the activation once a choice, on its way out of the first product; then a
 // token's choices are added up. Which way it goes follows from sizes alone.
+#include "codes_few.h"
 #include "codes_input.h"
-#include "codes_product.h"
+#include "codes_tiles.h"
 #include "experts_run.h"
 
 namespace {
