@@ -18,6 +18,8 @@ endif
 , := ,
 names = $(sort $(notdir $(patsubst %/,%,$(wildcard $(addsuffix /,$1)))))
 sources_in = $(sort $(wildcard $(foreach d,$1,$d/*.c $d/*/*.c)))
+# A plugin's folder `fused` is its op library: a second shared object beside the first.
+fused_in = $(sort $(wildcard $1/fused/*.c))
 host := $(filter-out host/main.c,$(call sources_in,host))
 core := $(call names,plugins/core-*)
 shared := $(call names,plugins/platform-* plugins/model-* plugins/quant-* plugins/pass-*)
@@ -104,7 +106,7 @@ kind = $(if $(filter core-ops,$1),native_ops,$(if $(filter core-%,$1),$(subst -,
 entries = $(or $(call kernels,$1),$(if $(filter core-%,$1),$(filter-out %/plugin.c,$(wildcard plugins/$1/*.c))))
 set_objects = $(patsubst %.c,$(B)/$2/%.o,$(call kernels,$1)) $(call objects,$(B)/gen/$(call kernel_kind,$1,$2).c)
 define content
-objects_$1 := $(call objects,$(call sources_in,plugins/$1) $(if $($1_SETS),,$(call kernels,$1)) $(call helpers,$1)) \
+objects_$1 := $(call objects,$(filter-out $(call fused_in,plugins/$1),$(call sources_in,plugins/$1)) $(if $($1_SETS),,$(call kernels,$1)) $(call helpers,$1)) \
               $(if $(call kind,$1),$(call objects,$(B)/gen/$(call kind,$1).c)) \
               $(foreach s,$($1_SETS),$(call set_objects,$1,$s))
 $(if $(call kind,$1),$(eval $(call table,$(call kind,$1),$(sort $(call entries,$1)))))
@@ -112,6 +114,8 @@ $(foreach s,$($1_SETS),$(eval $(call table,$(call kernel_kind,$1,$s),$(patsubst 
 endef
 $(foreach p,$(core) $(plugins),$(eval $(call content,$p)))
 $(foreach p,$(fakes),$(eval objects_$p := $(call objects,$(call sources_in,tests/fakes/$p))))
+fused := $(foreach p,$(plugins),$(if $(call fused_in,plugins/$p),$p))
+$(foreach p,$(fused),$(eval objects_$p-fused := $(call objects,$(call fused_in,plugins/$p))))
 
 # library FOLDER,FROM,TO: one shared object that exports one symbol, its manifest beside it.
 define library_rules
@@ -126,9 +130,10 @@ $(addprefix $3/,$(notdir $(wildcard $2/*.yaml))): $3/%: $2/%
 made_$1 := $(addprefix $3/,libberth-$1.so $(notdir $(wildcard $2/*.yaml)))
 endef
 $(foreach p,$(plugins),$(eval $(call library_rules,$p,plugins/$p,$(B)/plugins)))
+$(foreach p,$(fused),$(eval $(call library_rules,$p-fused,plugins/$p/fused,$(B)/plugins)))
 $(foreach p,$(core),$(eval $(call library_rules,$p,plugins/$p,$(B)/tests/core)))
 $(foreach p,$(fakes),$(eval $(call library_rules,$p,tests/fakes/$p,$(B)/tests/plugins/$p)))
-product := $(B)/plugins/builtin.list $(foreach p,$(plugins),$(made_$p))
+product := $(B)/plugins/builtin.list $(foreach p,$(plugins) $(addsuffix -fused,$(fused)),$(made_$p))
 test_plugins := $(foreach p,$(core) $(fakes),$(made_$p))
 # Why: a plugin that is no longer built must not be found by the next run.
 $(shell rm -f $(filter-out $(product),$(wildcard $(B)/plugins/*)))

@@ -40,7 +40,13 @@ const char *berth_candidate_failure(const berth_candidate *candidate,
 const char *berth_candidate_label(const berth_candidate *candidate);
 
 // All that discovery and registration know of one, as members of the object under way.
-void berth_candidate_put_json(berth_json_writer *json, const berth_candidate *candidate);
+void berth_candidate_put_json(berth_json_writer *json, const berth_session *session,
+                              const berth_candidate *candidate);
+// Its op libraries from `index` on: the next one, opened if it was not, and its index + 1; NULL
+// behind the last. Whoever lists plugins wants to know whether they are there.
+const berth_op_library_entry *berth_candidate_library(const berth_session *session,
+                                                      const berth_candidate *candidate,
+                                                      size_t *index);
 
 // ---- tables for people --------------------------------------------------------------------------
 

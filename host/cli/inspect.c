@@ -75,7 +75,7 @@ static void print_json(berth_session *session, const berth_candidate *candidate)
     berth_json_writer json;
     berth_session_json(session, &json);
     berth_json_begin_object(&json);
-    berth_candidate_put_json(&json, candidate);
+    berth_candidate_put_json(&json, session, candidate);
     berth_json_put_key(&json, "registered");
     berth_json_begin_array(&json);
     visit_contributions(session->registry, candidate, put_contribution, &json);
@@ -118,6 +118,12 @@ static void print_text(berth_session *session, const berth_candidate *candidate)
         berth_text_add_format(out, "%-11s %s: %s, %s%s%s\n", "entry point", entry->group,
                               entry->name, berth_plugin_state_name(entry->state),
                               entry->reason[0] ? ": " : "", entry->reason);
+    }
+    const berth_op_library_entry *library = NULL;
+    for (size_t i = 0; (library = berth_candidate_library(session, candidate, &i));) {
+        berth_text_add_format(out, "%-11s %s: %s%s%s\n", "op library", library->file,
+                              berth_library_state_name(library->state),
+                              library->reason[0] ? ": " : "", library->reason);
     }
     berth_text_add_cstr(out, "registered\n");
     visit_contributions(session->registry, candidate, add_contribution, out);

@@ -37,7 +37,39 @@ static void put_entries(berth_json_writer *json, const berth_candidate *candidat
     berth_json_end_array(json);
 }
 
-void berth_candidate_put_json(berth_json_writer *json, const berth_candidate *candidate) {
+const berth_op_library_entry *berth_candidate_library(const berth_session *session,
+                                                      const berth_candidate *candidate,
+                                                      size_t *index) {
+    const berth_registry *registry = session->registry;
+    const size_t count = registry ? berth_registry_library_count(registry) : 0;
+    while (*index < count) {
+        berth_op_library_entry *library = berth_registry_library_at(registry, (*index)++);
+        if (library->owner->candidate == candidate) {
+            berth_op_library_open(registry, library);
+            return library;
+        }
+    }
+    return NULL;
+}
+
+static void put_libraries(berth_json_writer *json, const berth_session *session,
+                          const berth_candidate *candidate) {
+    const berth_op_library_entry *library = NULL;
+    berth_json_put_key(json, "op_libraries");
+    berth_json_begin_array(json);
+    for (size_t i = 0; (library = berth_candidate_library(session, candidate, &i));) {
+        berth_json_begin_object(json);
+        berth_cli_put(json, "file", library->file);
+        berth_cli_put(json, "path", library->path);
+        berth_cli_put(json, "state", berth_library_state_name(library->state));
+        berth_cli_put(json, "reason", library->reason);
+        berth_json_end_object(json);
+    }
+    berth_json_end_array(json);
+}
+
+void berth_candidate_put_json(berth_json_writer *json, const berth_session *session,
+                              const berth_candidate *candidate) {
     berth_cli_put(json, "id", candidate->id);
     berth_cli_put(json, "version", candidate->version);
     berth_cli_put(json, "vendor", candidate->vendor);
@@ -55,6 +87,7 @@ void berth_candidate_put_json(berth_json_writer *json, const berth_candidate *ca
     berth_json_put_key(json, "score");
     berth_json_put_i64(json, candidate->score);
     put_entries(json, candidate);
+    put_libraries(json, session, candidate);
 }
 
 static const berth_candidates *core_of(const berth_session *session) {
@@ -70,7 +103,7 @@ static void print_json(berth_session *session) {
     for (size_t list = 0; list < BERTH_COUNT(lists); ++list) {
         for (size_t i = 0; i < lists[list]->count; ++i) {
             berth_json_begin_object(&json);
-            berth_candidate_put_json(&json, &lists[list]->items[i]);
+            berth_candidate_put_json(&json, session, &lists[list]->items[i]);
             berth_json_end_object(&json);
         }
     }
@@ -78,11 +111,19 @@ static void print_json(berth_session *session) {
     berth_session_json_end(session);
 }
 
-// The reason of the plugin, else of its first entry that has one.
-static const char *reason_of(const berth_candidate *candidate) {
+// The reason of the plugin, else of its first entry that has one, else of an op library that fails.
+static const char *reason_of(const berth_session *session, const berth_candidate *candidate) {
+    const berth_op_library_entry *library = NULL;
     for (size_t i = 0; !candidate->reason[0] && i < candidate->entry_count; ++i) {
         if (candidate->entries[i].reason[0]) {
             return candidate->entries[i].reason;
+        }
+    }
+    for (size_t i = 0;
+         !candidate->reason[0] && (library = berth_candidate_library(session, candidate, &i));) {
+        if (library->state == BERTH_LIBRARY_FAILED) {
+            return berth_arena_printf(session->arena, "degraded: op library %s: %s", library->file,
+                                      library->reason);
         }
     }
     return candidate->reason;
@@ -101,7 +142,7 @@ static berth_status print_table(berth_session *session) {
             berth_listing_add(&table, candidate->version);
             berth_listing_add(&table, berth_plugin_state_name(candidate->state));
             berth_listing_add(&table, from ? from : candidate->source);
-            berth_listing_add(&table, reason_of(candidate));
+            berth_listing_add(&table, reason_of(session, candidate));
         }
     }
     return berth_listing_end(&table);
@@ -135,9 +176,11 @@ const berth_command berth_command_list = {
     .details =
         "--json prints an array of {id, version, vendor, state, reason, manifest, library, "
         "source,\n"
-        "abi_min, abi_max, importance, activation, is_builtin, variant_of, score, entry_points},\n"
-        "the last an array of {group, name, state, reason}. States: found, filtered, ineligible,\n"
-        "refused, quarantined, load failed, declined, register failed, active, selected.",
+        "abi_min, abi_max, importance, activation, is_builtin, variant_of, score, entry_points,\n"
+        "op_libraries}; of the last two the one is an array of {group, name, state, reason}, the\n"
+        "other of {file, path, state, reason}. States: found, filtered, ineligible, refused,\n"
+        "quarantined, load failed, declined, register failed, active, selected; of an op library,\n"
+        "which is opened to know: loaded, failed (then the plugin runs without it, slower).",
     .bit = BERTH_COMMAND_PLUGINS,
     .needs = BERTH_STAGE_TABLES,
     .flags = BERTH_CLI_ANY_PLUGIN | BERTH_CLI_ANY_PLATFORM,

@@ -13,6 +13,7 @@ static void put_impl(berth_json_writer *json, const berth_impl_entry *entry) {
     berth_cli_put(json, "key", entry->is_override ? "override" : entry->impl.dispatch_key);
     berth_json_put_key(json, "priority");
     berth_json_put_i64(json, entry->impl.priority);
+    berth_cli_put(json, "library", entry->impl.library);
     berth_json_end_object(json);
 }
 
@@ -207,6 +208,8 @@ static void put_site(berth_json_writer *json, const explanation *of,
     berth_cli_put(json, "version", site->version);
     berth_cli_put(json, "reason", site->reason);
     berth_cli_put(json, "runner_up", site->runner_up);
+    berth_cli_put(json, "library", site->library);
+    berth_cli_put(json, "degraded", site->degraded);
     berth_cli_put_bool(json, "is_enabled", site->is_enabled);
     berth_cli_put_bool(json, "is_bounced", site->is_bounced);
     berth_json_end_object(json);
@@ -307,9 +310,9 @@ const berth_command berth_command_ops_list = {
     .help = "list all ops and who implements them, in the order in which they are asked",
     .details =
         "--json prints an array of {op, class, revision, plugin, implementations}, the last an\n"
-        "array of {name, plugin, key, priority}; the key of an override is \"override\". After "
-        "them\n"
-        "come ops of vLLM's catalogue that nobody brings, as {op, class, absent}, the reason.",
+        "array of {name, plugin, key, priority, library}; the key of an override is \"override\",\n"
+        "library the op library that has a faster form, or null. After them come ops of vLLM's\n"
+        "catalogue that nobody brings, as {op, class, absent}, the reason.",
     .bit = BERTH_COMMAND_OPS,
     .needs = BERTH_STAGE_TABLES,
     .flags = BERTH_CLI_ANY_PLATFORM,
@@ -323,9 +326,10 @@ const berth_command berth_command_ops_explain = {
     .details =
         "OP is an id or a class name; linear is whatever schemes make of linear layers.\n"
         "--json prints {sites, enabled, disabled, notes}; a site is {op, layer, scheme,\n"
-        "scheme_plugin, method, implementation, how, plugin, version, reason, runner_up,\n"
-        "is_enabled, is_bounced}. Scheme, its plugin and method are null where the site is of no\n"
-        "linear layer.",
+        "scheme_plugin, method, implementation, how, plugin, version, reason, runner_up, library,\n"
+        "degraded, is_enabled, is_bounced}. Scheme, its plugin and method are null where the site\n"
+        "is of no linear layer; library is the op library that the implementation comes from,\n"
+        "degraded one that failed, and why, so that the site goes without; else both are null.",
     .bit = BERTH_COMMAND_OPS,
     .max_arguments = 1,
     .needs = BERTH_STAGE_MODEL,

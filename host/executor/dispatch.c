@@ -8,19 +8,24 @@
 //      key the implementations by priority
 //   4. native
 //
-// Whoever in 1 or 3 does not support the site is passed over with its reason.
+// Whoever in 1 or 3 does not support the site is passed over with its reason. Who has a faster form
+// in an op library is asked for that one first, which opens the library.
 #include "executor/stages.h"
 
 #include <string.h>
+
+#include "base/log.h"
 
 #define ATTENTION_OP "paged_attention"
 
 // Somebody who could run the site, in the order of preference.
 typedef struct contender {
     const berth_op_impl *impl; // NULL: native, or a backend not asked for yet
+    const char *name;          // of an implementation
     const berth_owner *owner;
     const berth_attention_backend *backend;
-    const char *key;  // dispatch key that found it
+    berth_op_library_entry *library; // NULL: it lies in the plugin's own
+    const char *key;                 // dispatch key that found it
     const char *lost; // why it does not run the site, NULL while nothing speaks against it
     bool is_override;
     bool is_backend;
@@ -67,14 +72,42 @@ static void add(contest *in, contender candidate) {
     in->candidates[in->count++] = candidate;
 }
 
-static void add_overrides(contest *in, bool is_for_device) {
+// One that could run the site: its form in an op library, then itself.
+static void add_entry(contest *in, const berth_impl_entry *entry, const char *key) {
+    contender candidate = {
+        .name = entry->impl.name,
+        .owner = entry->owner,
+        .key = key,
+        .is_override = entry->is_override,
+    };
+    if (entry->library != NULL) {
+        candidate.impl = &entry->form;
+        candidate.library = entry->library;
+        add(in, candidate);
+    }
+    candidate.impl = &entry->impl;
+    candidate.library = NULL;
+    add(in, candidate);
+}
+
+static void add_overrides(contest *in) {
     for (size_t i = 0; i < in->op->override_count; ++i) {
         const berth_impl_entry *entry = in->op->overrides[i];
-        if (accepts_device(&entry->impl, device_type(in->plan)) == is_for_device) {
+        if (accepts_device(&entry->impl, device_type(in->plan))) {
+            add_entry(in, entry, NULL);
+        }
+    }
+}
+
+static void add_other_overrides(contest *in) {
+    for (size_t i = 0; i < in->op->override_count; ++i) {
+        const berth_impl_entry *entry = in->op->overrides[i];
+        if (!accepts_device(&entry->impl, device_type(in->plan))) {
             add(in, (contender){
                         .impl = &entry->impl,
+                        .name = entry->impl.name,
                         .owner = entry->owner,
-                        .lost = is_for_device ? NULL : "not for this device type",
+                        .lost = "not for this device type",
                         .is_override = true,
                     });
         }
@@ -83,9 +116,8 @@ static void add_overrides(contest *in, bool is_for_device) {
 
 static void add_impls(contest *in, const char *key) {
     for (size_t i = 0; i < in->op->impl_count; ++i) {
-        const berth_impl_entry *entry = in->op->impls[i];
-        if (strcmp(entry->impl.dispatch_key, key) == 0) {
-            add(in, (contender){.impl = &entry->impl, .owner = entry->owner, .key = key});
+        if (strcmp(in->op->impls[i]->impl.dispatch_key, key) == 0) {
+            add_entry(in, in->op->impls[i], key);
         }
     }
 }
@@ -96,6 +128,7 @@ static void add_strangers(contest *in, const char *const *keys) {
         if (!has_key(keys, entry->impl.dispatch_key)) {
             add(in, (contender){
                         .impl = &entry->impl,
+                        .name = entry->impl.name,
                         .owner = entry->owner,
                         .lost = "its dispatch key is none of the platform's",
                     });
@@ -108,11 +141,11 @@ static berth_status collect(contest *in) {
     const berth_platform_entry *platform = berth_runtime_platform(in->plan->runtime);
     const char *const *keys = berth_platform_keys(platform);
     in->candidates = BERTH_ARENA_ARRAY(in->plan->arena, contender,
-                                       in->op->override_count + in->op->impl_count + 2);
+                                       2 * (in->op->override_count + in->op->impl_count + 1));
     if (in->candidates == NULL) {
         return berth_arena_exhausted(in->plan->arena, "dispatch records");
     }
-    add_overrides(in, true);
+    add_overrides(in);
     if (platform != NULL && platform->platform.get_attn_backend != NULL &&
         strcmp(in->op->op.name, ATTENTION_OP) == 0) {
         add(in, (contender){.is_backend = true, .owner = platform->owner});
@@ -121,7 +154,7 @@ static berth_status collect(contest *in) {
         add_impls(in, keys[i]);
     }
     add(in, (contender){.owner = in->op->owner, .key = BERTH_DISPATCH_NATIVE});
-    add_overrides(in, false);
+    add_other_overrides(in);
     add_strangers(in, keys);
     return BERTH_OK;
 }
@@ -132,8 +165,27 @@ static bool is_native(const contender *candidate) {
 
 // ---- the decision -------------------------------------------------------------------------------
 
+// Opens the library at its first use. That it fails is nobody's error here: it is logged once, and
+// every site that goes without keeps the reason.
+static berth_status open_library(const contest *in, contender *candidate) {
+    berth_op_library_entry *library = candidate->library;
+    const bool is_first = library->state == BERTH_LIBRARY_NOT_TRIED;
+    if (berth_op_library_open(in->plan->request.registry, library)) {
+        return BERTH_OK;
+    }
+    if (is_first) {
+        BERTH_WARN("ops", "plugin '%s' goes without its op library %s: %s", library->owner->id,
+                   library->file, library->reason);
+    }
+    candidate->lost = berth_arena_printf(in->plan->arena, "%s: %s", library->file, library->reason);
+    return check_text(in->plan, candidate->lost);
+}
+
 // Asks the candidate; `lost` says why not.
 static berth_status ask(contest *in, contender *candidate) {
+    if (candidate->lost == NULL && candidate->library != NULL) {
+        BERTH_TRY(open_library(in, candidate));
+    }
     if (candidate->lost != NULL || is_native(candidate)) {
         return BERTH_OK;
     }
@@ -162,6 +214,9 @@ static berth_status explain_winner(contest *in, size_t winner) {
     } else {
         in->because = winner == 0 ? "no implementation for this platform"
                                   : "no implementation for this platform supports the site";
+    }
+    if (in->because != NULL && chosen->library != NULL) {
+        in->because = berth_arena_printf(arena, "%s, from %s", in->because, chosen->library->file);
     }
     return check_text(in->plan, in->because);
 }
@@ -196,7 +251,7 @@ static berth_status decide_disabled(contest *in, berth_op_wish wish, size_t *out
 static const char *name_of(const contender *candidate) {
     return is_native(candidate)         ? BERTH_DISPATCH_NATIVE
            : candidate->backend != NULL ? candidate->backend->name
-           : candidate->impl != NULL    ? candidate->impl->name
+           : candidate->name != NULL    ? candidate->name
                                         : "attention backend";
 }
 
@@ -204,6 +259,9 @@ static const char *name_of(const contender *candidate) {
 static const char *why_later(const contender *first, const contender *second) {
     if (is_native(second)) {
         return "native comes last";
+    }
+    if (first->library != NULL && second->owner == first->owner && second->library == NULL) {
+        return "its form in the op library comes first";
     }
     if (second->impl == NULL || second->key == NULL || first->key == NULL ||
         strcmp(second->key, first->key) != 0) {
@@ -226,9 +284,22 @@ static const char *runner_up(const contest *in, size_t winner) {
                               lost);
 }
 
+// The failed library that the site goes without, as its form would have been asked before.
+static const contender *missed_form(const contest *in, size_t winner) {
+    for (size_t i = 0; i < winner; ++i) {
+        const berth_op_library_entry *library = in->candidates[i].library;
+        if (library != NULL && library->state == BERTH_LIBRARY_FAILED) {
+            return &in->candidates[i];
+        }
+    }
+    return NULL;
+}
+
 static berth_status write_record(const contest *in, size_t winner, bool is_enabled,
                                  berth_binding *binding) {
     const contender *chosen = &in->candidates[winner];
+    const contender *missed = is_enabled ? missed_form(in, winner) : NULL;
+    binding->missed = missed != NULL ? missed->library : NULL;
     binding->record = (berth_site_record){
         .op = in->op->op.name,
         .layer = in->site->layer,
@@ -237,6 +308,8 @@ static berth_status write_record(const contest *in, size_t winner, bool is_enabl
         .version = chosen->owner->version,
         .reason = in->because,
         .runner_up = runner_up(in, winner),
+        .library = chosen->library != NULL ? chosen->library->file : NULL,
+        .degraded = missed != NULL ? missed->lost : NULL,
         .is_override = chosen->is_override,
         .is_enabled = is_enabled,
         .is_native = is_native(chosen),

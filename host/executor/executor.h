@@ -43,6 +43,8 @@ typedef struct berth_site_record {
     const char
         *reason; // why it was chosen: "override by id", "priority 10, key cpu", "-rms_norm", …
     const char *runner_up; // "name of plugin: reason it lost", "" when there was none
+    const char *library;   // op library that it comes from, NULL: the plugin's own
+    const char *degraded;  // op library that failed, and why: the site goes without; NULL: none
     bool is_override;
     bool is_enabled; // custom_ops
     bool is_native;

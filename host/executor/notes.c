@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input: the finished dispatch. Output: lines about what had no effect, so that nothing is silently
-// ignored: overrides that no site took, and names in custom_ops and fallback_ops that mean nothing
-// here.
+// ignored: overrides that no site took, op libraries that sites go without, and names in custom_ops
+// and fallback_ops that mean nothing here.
 #include "executor/stages.h"
 
 #include <stdlib.h>
@@ -27,9 +27,10 @@ static size_t sites_of(const berth_plan *plan, const berth_op_entry *op,
 
 // ---- overrides ----------------------------------------------------------------------------------
 
-static bool is_used(const berth_plan *plan, const berth_op_impl *impl) {
+static bool is_used(const berth_plan *plan, const berth_impl_entry *entry) {
     for (size_t i = 0; i < plan->bindings.count; ++i) {
-        if (plan->bindings.data[i]->impl == impl) {
+        const berth_op_impl *impl = plan->bindings.data[i]->impl;
+        if (impl == &entry->impl || impl == &entry->form) {
             return true;
         }
     }
@@ -65,9 +66,30 @@ static berth_status note_overrides(berth_plan *plan) {
     for (size_t i = 0; i < berth_registry_op_count(registry); ++i) {
         const berth_op_entry *op = berth_registry_op_at(registry, i);
         for (size_t j = 0; j < op->override_count; ++j) {
-            if (!is_used(plan, &op->overrides[j]->impl)) {
+            if (!is_used(plan, op->overrides[j])) {
                 BERTH_TRY(note_override(plan, op->overrides[j]));
             }
+        }
+    }
+    return BERTH_OK;
+}
+
+// ---- op libraries -------------------------------------------------------------------------------
+
+static berth_status note_libraries(berth_plan *plan) {
+    const berth_registry *registry = plan->request.registry;
+    for (size_t i = 0; i < berth_registry_library_count(registry); ++i) {
+        const berth_op_library_entry *library = berth_registry_library_at(registry, i);
+        size_t sites = 0;
+        for (size_t k = 0; k < plan->bindings.count; ++k) {
+            sites += plan->bindings.data[k]->missed == library;
+        }
+        if (sites > 0) {
+            BERTH_TRY(add_note(
+                plan, false,
+                berth_arena_printf(plan->arena,
+                                   "%zu sites go without op library %s of plugin %s: %s", sites,
+                                   library->file, library->owner->id, library->reason)));
         }
     }
     return BERTH_OK;
@@ -135,6 +157,7 @@ static int compare_notes(const void *a, const void *b) {
 
 berth_status berth_plan_write_notes(berth_plan *plan) {
     BERTH_TRY(note_overrides(plan));
+    BERTH_TRY(note_libraries(plan));
     BERTH_TRY(note_names(plan));
     if (plan->notes.count > 0) {
         qsort(plan->notes.data, plan->notes.count, sizeof(*plan->notes.data), compare_notes);

@@ -29,6 +29,7 @@ typedef struct berth_binding {
     const berth_op_impl *impl;              // NULL: the op's reference
     const berth_owner *owner;               // of the implementation
     const berth_attention_backend *backend; // when the platform chose one
+    const berth_op_library_entry *missed;   // failed, so that its form does not run; NULL: none
     berth_site_record record;
     berth_space space;
     void *self;

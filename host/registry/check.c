@@ -111,7 +111,19 @@ static berth_status check_override(const berth_op_impl *impl) {
     return BERTH_OK;
 }
 
-berth_status berth_impl_check(const berth_op_impl *impl, berth_kind kind) {
+// An op library lies beside the library of the plugin that was opened.
+static berth_status check_library(const berth_op_impl *impl) {
+    BERTH_TRY(berth_name_check("berth_op_impl.library", impl->library));
+    if (strchr(impl->library, '/') != NULL || impl->library[0] == '.') {
+        return BERTH_FAIL(INVALID_ARGUMENT,
+                          "berth_op_impl %s of op '%s' has the library '%s'; name a file of the "
+                          "plugin's own folder, without a path",
+                          impl->name, impl->op, impl->library);
+    }
+    return BERTH_OK;
+}
+
+static berth_status check_slots(const berth_op_impl *impl) {
     BERTH_TRY(berth_name_check("berth_op_impl.op", impl->op));
     BERTH_TRY(berth_name_check("berth_op_impl.name", impl->name));
     if ((impl->packed_bytes == NULL) != (impl->pack == NULL)) {
@@ -126,10 +138,29 @@ berth_status berth_impl_check(const berth_op_impl *impl, berth_kind kind) {
                           "too, for weights that come whole",
                           impl->name, impl->op);
     }
+    return BERTH_OK;
+}
+
+berth_status berth_impl_check_bare(const berth_op_impl *impl) {
+    BERTH_TRY(check_slots(impl));
+    if (impl->library != NULL) {
+        return BERTH_FAIL(INVALID_ARGUMENT,
+                          "berth_op_impl %s of op '%s' is not registered by itself and has the "
+                          "library '%s'; leave it NULL",
+                          impl->name, impl->op, impl->library);
+    }
+    return BERTH_OK;
+}
+
+berth_status berth_impl_check(const berth_op_impl *impl, berth_kind kind) {
+    BERTH_TRY(check_slots(impl));
+    if (impl->library != NULL) {
+        BERTH_TRY(check_library(impl));
+    }
     if (kind == BERTH_KIND_OVERRIDE) {
         return check_override(impl);
     }
-    return kind == BERTH_KIND_IMPL ? check_dispatch_key(impl->name, impl->dispatch_key) : BERTH_OK;
+    return check_dispatch_key(impl->name, impl->dispatch_key);
 }
 
 // ---- workers ------------------------------------------------------------------------------------

@@ -142,6 +142,12 @@ berth_status berth_copy_impl(berth_registry *registry, void *entry) {
     berth_impl_entry *added = entry;
     berth_op_impl *impl = &added->impl;
     BERTH_TRY(berth_impl_check(impl, added->is_override ? BERTH_KIND_OVERRIDE : BERTH_KIND_IMPL));
+    if (impl->library != NULL && added->owner->candidate->library == NULL) {
+        return BERTH_FAIL(INVALID_ARGUMENT,
+                          "implementation '%s' of op '%s' names the library '%s', but plugin '%s' "
+                          "is linked into the host and has no folder",
+                          impl->name, impl->op, impl->library, added->owner->id);
+    }
     const uint64_t count = impl->device_type_count;
     BERTH_TRY_NOTE(check_list("device_types", impl->device_types, count, MAX_DEVICE_TYPES),
                    "adding implementation '%s' of op '%s'", impl->name, impl->op);
@@ -183,8 +189,8 @@ berth_status berth_copy_attention(berth_registry *registry, void *entry) {
                    "adding attention backend '%s'", added->backend.name);
     berth_table_copy(BERTH_TABLE_IMPL, &added->impl, added->backend.impl);
     added->backend.impl = &added->impl;
-    BERTH_TRY_NOTE(berth_impl_check(&added->impl, BERTH_KIND_ATTENTION),
-                   "adding attention backend '%s'", added->backend.name);
+    BERTH_TRY_NOTE(berth_impl_check_bare(&added->impl), "adding attention backend '%s'",
+                   added->backend.name);
     return BERTH_OK;
 }
 

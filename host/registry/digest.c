@@ -34,6 +34,7 @@ static uint64_t hash_impl(uint64_t hash, const berth_impl_entry *entry, uint64_t
     const berth_op_impl *impl = &entry->impl;
     uint64_t result = mix(mix(hash, op_hash), (uint64_t)impl->priority);
     result = mix(mix(result, impl->revision), impl->flags);
+    result = impl->library == NULL ? result : mix(result, hash_name(impl->library));
     if (!entry->is_override) {
         return mix(result, hash_name(impl->dispatch_key));
     }

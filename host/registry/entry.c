@@ -9,7 +9,7 @@
 
 #define REASON_BYTES 1024
 
-const char *berth_reason(berth_registry *registry, const char *format, ...) {
+const char *berth_reason(const berth_registry *registry, const char *format, ...) {
     char text[REASON_BYTES];
     va_list arguments;
     va_start(arguments, format);

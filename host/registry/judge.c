@@ -159,7 +159,7 @@ static berth_op_impl *impl_of(const berth_addition *added) {
                                                : &((berth_impl_entry *)added->entry)->impl;
 }
 
-static bool is_compatible(const berth_op *op, uint64_t revision) {
+bool berth_op_accepts(const berth_op *op, uint64_t revision) {
     const uint64_t oldest = op->compatible_revision > 0 ? op->compatible_revision : op->revision;
     return revision >= oldest && revision <= op->revision;
 }
@@ -178,7 +178,7 @@ static berth_addition *resolve_op(judge *self, const berth_addition *added) {
     }
     berth_addition *op = &registry->additions.data[*found];
     const berth_op *schema = &((const berth_op_entry *)op->entry)->op;
-    if (!is_compatible(schema, impl->revision)) {
+    if (!berth_op_accepts(schema, impl->revision)) {
         find(
             self, RANK_MISMATCH, added,
             "%s '%s' is written for revision %llu of op '%s', plugin '%s' has revision %llu; build "

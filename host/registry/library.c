@@ -9,8 +9,6 @@
 
 #include "registry/registry_private.h"
 
-#define SYMBOL "berth_plugin_v1"
-
 // ---- negotiation --------------------------------------------------------------------------------
 
 typedef struct abi_range {
@@ -63,17 +61,26 @@ static berth_status negotiate(const berth_host *host, const berth_candidate *can
 }
 
 // The ABI comes before everything else: behind its first three members a future table may differ.
+berth_status berth_library_negotiate(const berth_registry *registry,
+                                     const berth_candidate *candidate, berth_table_id id,
+                                     const void *table) {
+    struct {
+        uint64_t size;
+        abi_range abi;
+    } head;
+    memcpy(&head, table, sizeof(head.size));
+    if (head.size < sizeof(head)) {
+        return BERTH_FAIL(
+            INVALID_ARGUMENT, "%s.size is %llu bytes, too small for any ABI; set it to sizeof(%s)",
+            berth_tables[id].name, (unsigned long long)head.size, berth_tables[id].name);
+    }
+    memcpy(&head, table, sizeof(head));
+    return negotiate(&registry->host, candidate, head.abi);
+}
+
 static berth_status check_plugin(const berth_registry *registry, const berth_candidate *candidate,
                                  const berth_plugin *given) {
-    const size_t head = offsetof(berth_plugin, abi_max) + sizeof(given->abi_max);
-    if (given->size < head) {
-        return BERTH_FAIL(INVALID_ARGUMENT,
-                          "berth_plugin.size is %llu bytes, too small for any ABI; set it to "
-                          "sizeof(berth_plugin)",
-                          (unsigned long long)given->size);
-    }
-    const abi_range plugin = {given->abi_min, given->abi_max};
-    BERTH_TRY(negotiate(&registry->host, candidate, plugin));
+    BERTH_TRY(berth_library_negotiate(registry, candidate, BERTH_TABLE_PLUGIN, given));
     BERTH_TRY(berth_table_check(BERTH_TABLE_PLUGIN, given, 0));
     BERTH_TRY(berth_name_check("berth_plugin.id", given->id));
     if (*candidate->id != '\0' && strcmp(candidate->id, given->id) != 0) {
@@ -206,19 +213,43 @@ berth_status berth_library_adopt(berth_registry *registry, const berth_plugin *p
     return BERTH_OK;
 }
 
-berth_status berth_library_open(berth_registry *registry, berth_candidate *candidate,
-                                berth_opened **out) {
-    void *handle = dlopen(candidate->library, RTLD_NOW | RTLD_LOCAL);
+// What a library exports, and who writes that.
+typedef struct export_row {
+    const char *symbol;
+    const char *what;
+    const char *macro;
+} export_row;
+
+static const export_row plugin_export = {
+    .symbol = "berth_plugin_v1",
+    .what = "plugin",
+    .macro = "BERTH_PLUGIN_DEFINE",
+};
+static const export_row op_library_export = {
+    .symbol = "berth_op_library_v1",
+    .what = "op library",
+    .macro = "BERTH_OP_LIBRARY_DEFINE",
+};
+
+berth_status berth_library_map(const char *path, berth_table_id id, const void **out_table) {
+    const export_row *row = id == BERTH_TABLE_PLUGIN ? &plugin_export : &op_library_export;
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL) {
         const char *text = dlerror();
         return BERTH_FAIL(UNAVAILABLE, "cannot load the library: %s", text == NULL ? "" : text);
     }
-    const berth_plugin *plugin = dlsym(handle, SYMBOL);
-    if (plugin == NULL) {
+    *out_table = dlsym(handle, row->symbol);
+    if (*out_table == NULL) {
         return BERTH_FAIL(INCOMPATIBLE,
-                          "%s does not export " SYMBOL "; it is no plugin, or was built without "
-                          "BERTH_PLUGIN_DEFINE",
-                          candidate->library);
+                          "%s does not export %s; it is no %s, or was built without %s", path,
+                          row->symbol, row->what, row->macro);
     }
+    return BERTH_OK;
+}
+
+berth_status berth_library_open(berth_registry *registry, berth_candidate *candidate,
+                                berth_opened **out) {
+    const void *plugin = NULL;
+    BERTH_TRY(berth_library_map(candidate->library, BERTH_TABLE_PLUGIN, &plugin));
     return berth_library_adopt(registry, plugin, candidate, out);
 }

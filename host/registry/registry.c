@@ -311,6 +311,7 @@ void berth_registry_destroy(berth_registry *registry) {
         berth_map_deinit(&registry->names[i]);
     }
     berth_array_free(&registry->claims);
+    berth_array_free(&registry->libraries);
     berth_array_free(&registry->platforms);
     berth_array_free(&registry->opened);
     berth_array_free(&registry->transactions);

@@ -7,6 +7,7 @@
 #ifndef BERTH_REGISTRY_REGISTRY_H
 #define BERTH_REGISTRY_REGISTRY_H
 
+#include <berth/op_library.h>
 #include <berth/plugin.h>
 
 #include "base/status.h"
@@ -36,11 +37,28 @@ typedef struct berth_op_entry {
     uint32_t index; // position in the table, for arrays parallel to it
 } berth_op_entry;
 
+typedef enum berth_library_state {
+    BERTH_LIBRARY_NOT_TRIED,
+    BERTH_LIBRARY_LOADED,
+    BERTH_LIBRARY_FAILED,
+} berth_library_state;
+
+// A plugin's op library. The one record that changes behind the freeze: at its first use, once.
+typedef struct berth_op_library_entry {
+    const char *file;
+    const char *path; // beside the plugin's own library
+    const berth_owner *owner;
+    berth_library_state state;
+    const char *reason; // why it failed, else ""
+} berth_op_library_entry;
+
 typedef struct berth_impl_entry {
     berth_op_impl impl;
     const berth_owner *owner;
     const berth_op_entry *op;
     bool is_override;
+    berth_op_library_entry *library; // that has a faster form, NULL: none
+    berth_op_impl form;              // that one, once the library is loaded
 } berth_impl_entry;
 
 typedef struct berth_platform_entry {
@@ -121,10 +139,19 @@ const berth_attention_entry *berth_registry_attention_at(const berth_registry *r
 size_t berth_registry_platform_count(const berth_registry *registry);
 const berth_platform_entry *berth_registry_platform_at(const berth_registry *registry,
                                                        size_t index);
+size_t berth_registry_library_count(const berth_registry *registry);
+berth_op_library_entry *berth_registry_library_at(const berth_registry *registry, size_t index);
 // Core plugins as candidates, for listings.
 const berth_candidates *berth_registry_core(const berth_registry *registry);
 // The same in every process that saw the same plugins, in whatever order. 0 before the freeze.
 uint64_t berth_registry_digest(const berth_registry *registry);
+
+// ---- op libraries -------------------------------------------------------------------------------
+
+// Opens it, unless that has been tried; whether its forms are there. Not on several threads.
+bool berth_op_library_open(const berth_registry *registry, berth_op_library_entry *library);
+// "not tried", "loaded", "failed".
+const char *berth_library_state_name(berth_library_state state);
 
 // ---- slots --------------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ typedef enum berth_table_id {
     BERTH_TABLE_MODEL,
     BERTH_TABLE_RULE,
     BERTH_TABLE_ATTENTION,
+    BERTH_TABLE_OP_LIBRARY,
 } berth_table_id;
 
 // What can be added. The first five have one name each, which is unique in its table.
@@ -113,11 +114,12 @@ struct berth_registry {
     berth_host host;
     berth_registrar registrar;
     berth_array(berth_addition) additions;
-    berth_array(berth_transaction *) transactions; // after the freeze in canonical order
-    berth_array(berth_opened *) opened;            // in order of opening
-    berth_array(berth_platform_entry *) platforms; // by name
-    berth_transaction *open;                       // NULL: no entry point runs
-    berth_candidates *candidates;                  // borrowed; of the last load, or NULL
+    berth_array(berth_transaction *) transactions;   // after the freeze in canonical order
+    berth_array(berth_opened *) opened;              // in order of opening
+    berth_array(berth_platform_entry *) platforms;   // by name
+    berth_array(berth_op_library_entry *) libraries; // after the freeze
+    berth_transaction *open;                         // NULL: no entry point runs
+    berth_candidates *candidates;                    // borrowed; of the last load, or NULL
     berth_candidates core;
     bool is_frozen;
     berth_array(berth_claim) claims;
@@ -140,6 +142,8 @@ void berth_table_copy(berth_table_id id, void *out, const void *table);
 BERTH_MUST_CHECK berth_status berth_name_check(const char *what, const char *name);
 BERTH_MUST_CHECK berth_status berth_platform_check(const berth_platform_entry *entry);
 BERTH_MUST_CHECK berth_status berth_impl_check(const berth_op_impl *impl, berth_kind kind);
+// The same for one that a table has without registering it: an attention backend's, a library's.
+BERTH_MUST_CHECK berth_status berth_impl_check_bare(const berth_op_impl *impl);
 
 // copy.c: what tables point to, and the checks that need it. Each gets a zeroed entry whose table
 // is a copy of the plugin's.
@@ -165,6 +169,13 @@ void berth_transaction_drop(berth_registry *registry, berth_transaction *transac
                             const char *reason);
 
 // library.c: reads and negotiates. Failures are the plugin's, and say what to do.
+// The table that the file exports, of a plugin or of an op library; its first three members are
+// size and ABI range, and nothing else of it is looked at before those are good.
+BERTH_MUST_CHECK berth_status berth_library_map(const char *path, berth_table_id id,
+                                                const void **out_table);
+BERTH_MUST_CHECK berth_status berth_library_negotiate(const berth_registry *registry,
+                                                      const berth_candidate *candidate,
+                                                      berth_table_id id, const void *table);
 BERTH_MUST_CHECK berth_status berth_library_open(berth_registry *registry,
                                                  berth_candidate *candidate, berth_opened **out);
 BERTH_MUST_CHECK berth_status berth_library_adopt(berth_registry *registry,
@@ -179,7 +190,8 @@ void berth_candidate_settle(berth_registry *registry, berth_candidate *candidate
 // Fails when one whose importance is `required` did not make it.
 BERTH_MUST_CHECK berth_status berth_candidates_require(const berth_candidates *candidates);
 // Text that lives as long as the run's other texts.
-const char *berth_reason(berth_registry *registry, const char *format, ...) BERTH_PRINTF(2, 3);
+const char *berth_reason(const berth_registry *registry, const char *format, ...)
+    BERTH_PRINTF(2, 3);
 
 // platforms.c: the list of active platforms, by name; the second of a name is dropped.
 BERTH_MUST_CHECK berth_status berth_platforms_list(berth_registry *registry);
@@ -188,6 +200,15 @@ BERTH_MUST_CHECK berth_status berth_platforms_list(berth_registry *registry);
 // resolve and none is taken twice, the second builds the tables.
 BERTH_MUST_CHECK berth_status berth_judge(berth_registry *registry);
 BERTH_MUST_CHECK berth_status berth_seal(berth_registry *registry);
+// Whether implementations of that revision still run sites of the op.
+bool berth_op_accepts(const berth_op *op, uint64_t revision);
+
+// op_library.c: one record for every file that live implementations name; what an opened one
+// exports is judged and its forms are taken.
+BERTH_MUST_CHECK berth_status berth_op_libraries_list(berth_registry *registry);
+BERTH_MUST_CHECK berth_status berth_op_library_adopt(const berth_registry *registry,
+                                                     const berth_op_library_entry *library,
+                                                     const berth_op_library *given);
 
 // digest.c
 uint64_t berth_owner_hash(const berth_owner *owner);

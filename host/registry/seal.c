@@ -143,5 +143,5 @@ berth_status berth_seal(berth_registry *registry) {
         added->is_live = added->is_live ||
                          (added->kind == BERTH_KIND_PLATFORM && !added->transaction->is_dropped);
     }
-    return BERTH_OK;
+    return berth_op_libraries_list(registry);
 }

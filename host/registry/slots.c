@@ -103,6 +103,7 @@ static const berth_slot impl_slots[] = {
     SLOT(berth_op_impl, workspace, INHERIT),     SLOT(berth_op_impl, forward, REQUIRED),
     SLOT(berth_op_impl, destroy, INHERIT),       SLOT(berth_op_impl, packed_bytes, INHERIT),
     SLOT(berth_op_impl, pack, INHERIT),          SLOT(berth_op_impl, pack_rows, INHERIT),
+    SLOT(berth_op_impl, library, OPTIONAL),
 };
 
 static const berth_slot layer_slots[] = {
@@ -145,6 +146,11 @@ static const berth_slot attention_slots[] = {
     SLOT(berth_attention_backend, kv_cache_shape, INHERIT),
 };
 
+static const berth_slot op_library_slots[] = {
+    SLOT(berth_op_library, id, REQUIRED),
+    SLOT(berth_op_library, version, REQUIRED),
+};
+
 // Elements of arrays: what cannot be read without them.
 static const berth_slot argument_slots[] = {SLOT(berth_op_argument, name, REQUIRED)};
 static const berth_slot attribute_slots[] = {SLOT(berth_op_attribute, name, REQUIRED)};
@@ -173,5 +179,6 @@ const berth_table berth_tables[] = {
     [BERTH_TABLE_MODEL] = TABLE(berth_model, model_slots),
     [BERTH_TABLE_RULE] = TABLE(berth_weight_rule, rule_slots),
     [BERTH_TABLE_ATTENTION] = TABLE(berth_attention_backend, attention_slots),
+    [BERTH_TABLE_OP_LIBRARY] = TABLE(berth_op_library, op_library_slots),
 };
 const size_t berth_table_count = BERTH_COUNT(berth_tables);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // rms_norm. Two sweeps of a row, which stays in the first cache: the sum of squares, with
 // x + residual written on the way, then the scaling, in 16 bits of the rounded sum. Rounded before
-// the weight and at the end, like the reference.
+// the weight and at the end, like the reference; with a bias only at the end.
 #include <cpu/cpu.h>
 #include <cpu/simd.h>
 
 #include <math.h>
 
-enum { X, RESIDUAL, WEIGHT };
+enum { X, RESIDUAL, WEIGHT, BIAS };
 enum { Y, RESIDUAL_OUT };
 
 #define SUMS 4 // vectors of partial sums
@@ -25,10 +25,15 @@ static berth_status supports(const berth_op_site *site, const berth_device *devi
     (void)device;
     const berth_dtype dtype = site->inputs[X]->dtype;
     const berth_value_type *weight = site->inputs[WEIGHT];
+    const berth_value_type *bias = site->inputs[BIAS];
     const berth_value_type *residual = site->inputs[RESIDUAL];
     if (residual && residual->dtype != dtype) {
         return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED,
                                  "a residual must have the dtype of 'x' here");
+    }
+    if (bias && bias->dtype != BERTH_DTYPE_F32 && bias->dtype != dtype) {
+        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED,
+                                 "a 16-bit bias must have the dtype of 'x' here");
     }
     return !weight || weight->dtype == BERTH_DTYPE_F32 || weight->dtype == dtype
                ? BERTH_OK
@@ -54,11 +59,13 @@ typedef struct row {
     int64_t variance_columns;
     float eps;
     berth_dtype weight_dtype;
+    berth_dtype bias_dtype;
     void *y;
     void *residual_out;
     const void *x;
     const void *residual;
     const void *weight;
+    const void *bias;
 } row;
 
 // x, or x + residual, which takes x's place in the second sweep from residual_out.
@@ -100,8 +107,11 @@ BERTH_INLINE void scale(const row *self, berth_dtype dtype, berth_dtype weight_d
     for (int64_t first = 0; first < self->hidden; first += BERTH_LANES) {
         berth_vec y = berth_vec_load_some(values, dtype, first, self->hidden) * factor;
         if (self->weight) {
-            y = berth_vec_round_to(weight_dtype, y) *
-                berth_vec_load_some(self->weight, weight_dtype, first, self->hidden);
+            const berth_vec normal = self->bias ? y : berth_vec_round_to(weight_dtype, y);
+            y = normal * berth_vec_load_some(self->weight, weight_dtype, first, self->hidden);
+        }
+        if (self->bias) {
+            y += berth_vec_load_some(self->bias, self->bias_dtype, first, self->hidden);
         }
         berth_vec_store_some(self->y, dtype, first, self->hidden, y);
     }
@@ -127,7 +137,6 @@ typedef struct job {
 static void normalise_part(const void *work, int64_t part, int64_t parts) {
     const job *in = work;
     const berth_tensor *const *inputs = in->args->inputs;
-    const berth_tensor *weight = inputs[WEIGHT];
     const int has_residual = inputs[RESIDUAL] != NULL;
     const int64_t hidden = berth_row_length(inputs[X]);
     const int64_t columns = in->self->variance_columns;
@@ -141,9 +150,15 @@ static void normalise_part(const void *work, int64_t part, int64_t parts) {
         .hidden = hidden,
         .variance_columns = columns ? columns : hidden,
         .eps = in->self->eps,
-        .weight_dtype = weight ? weight->dtype : BERTH_DTYPE_NONE,
-        .weight = weight ? berth_data(weight) : NULL,
     };
+    if (inputs[WEIGHT]) {
+        at.weight = berth_data(inputs[WEIGHT]);
+        at.weight_dtype = inputs[WEIGHT]->dtype;
+    }
+    if (inputs[BIAS]) {
+        at.bias = berth_data(inputs[BIAS]);
+        at.bias_dtype = inputs[BIAS]->dtype;
+    }
     for (int64_t i = rows.first; i < rows.end; ++i) {
         at.x = berth_rows_at(&x, i);
         at.y = berth_rows_at(&y, i);
@@ -171,7 +186,7 @@ const berth_op_impl berth_kernel_rms_norm = {
     .op = "rms_norm",
     .name = "cpu.rms_norm",
     .dispatch_key = BERTH_DISPATCH_CPU,
-    .revision = 1,
+    .revision = 2,
     .flags = BERTH_IMPL_IN_PLACE | BERTH_IMPL_DETERMINISTIC,
     .supports = supports,
     .create = create,

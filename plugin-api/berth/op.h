@@ -186,6 +186,9 @@ typedef struct berth_op_impl {
     // ABI 1.1 on
     berth_status (*pack_rows)(const berth_op_site *site, uint64_t input, const berth_tensor *source,
                               int64_t first, const berth_tensor *destination);
+    // [optional] File name of the plugin's op library that has a faster form of this implementation
+    // (op_library.h). NULL: there is none. From ABI 1.1 on
+    const char *library;
 } berth_op_impl;
 
 // The attribute of that name; NULL when the op's schema has none. Present, but absent at this site,

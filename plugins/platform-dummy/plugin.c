@@ -149,17 +149,19 @@ static berth_status rotary_embedding(void *self, const berth_op_args *args) {
     return BERTH_OK;
 }
 
-#define OVERRIDE(class_name, function)                                                             \
+#define OVERRIDE(class_name, function, ...)                                                        \
     {                                                                                              \
         .size = sizeof(berth_op_impl), .op = (class_name), .name = "dummy_" #function,             \
         .revision = 1, .supports = supports, .forward = (function),                                \
-        .device_types = (const char *const[]){"dummy"}, .device_type_count = 1                     \
+        .device_types = (const char *const[]){"dummy"}, .device_type_count = 1, __VA_ARGS__        \
     }
 
+// Of rms_norm the folder `fused` has a faster form, which is opened when a plan comes to it. Where
+// that file is missing or broken, the one above runs, and the operator is told.
 static const berth_op_impl overrides[] = {
-    OVERRIDE("RMSNorm", rms_norm),
-    OVERRIDE("SiluAndMul", silu_and_mul),
-    OVERRIDE("RotaryEmbedding", rotary_embedding),
+    OVERRIDE("RMSNorm", rms_norm, .library = "libberth-platform-dummy-fused.so"),
+    OVERRIDE("SiluAndMul", silu_and_mul, .library = NULL),
+    OVERRIDE("RotaryEmbedding", rotary_embedding, .library = NULL),
 };
 
 // ---- a scheme of another plugin, as this device has it ------------------------------------------

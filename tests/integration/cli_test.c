@@ -321,7 +321,7 @@ TEST(cli_ops_explain_names_the_override_and_the_runner_up) {
     check_text(root, "sites.0.plugin", "dummy");
     check_text(root, "sites.0.how", "override");
     CHECK_OK(berth_json_get_str(root, "sites.0.runner_up", &runner_up));
-    CHECK_CONTAINS(runner_up.data, "native");
+    CHECK_CONTAINS(runner_up.data, "dummy_rms_norm of dummy: ");
     berth_json_destroy(root);
 }
 

@@ -93,24 +93,27 @@ static void read_cc_line(const sandbox *box, char *out, size_t size) {
     berth_free(text);
 }
 
-// What a vendor does: plugin.c into a folder of its own, the line, library and manifest to where
-// plugins are.
-static void build_plugin(program *p, const sandbox *box, const char *folder, const char *manifest) {
+// What a vendor does: a source into a folder of its own, the line, the library to where plugins
+// are.
+static void build_library(program *p, const sandbox *box, const char *source, const char *library) {
     char cc[2 * PATH_MAX];
     char script[4 * PATH_MAX];
     read_cc_line(box, cc, sizeof(cc));
     (void)snprintf(script, sizeof(script),
-                   "set -e\ncp plugins/%s/%s %s/plugins\ncp plugins/%s/plugin.c %s/vendor\ncd "
-                   "%s/vendor\n%s\nmv libacme.so ../plugins/libberth-%s.so\n",
-                   folder, manifest, box->dir, folder, box->dir, box->dir, cc, folder);
+                   "set -e\ncp plugins/%s %s/vendor/plugin.c\ncd %s/vendor\n%s\nmv libacme.so "
+                   "../plugins/%s\n",
+                   source, box->dir, box->dir, cc, library);
     PROGRAM_MUST(p, NULL, "sh", "-c", script);
     CHECK_STR(p->err, "");
 }
 
 static void build_plugins(program *p, const sandbox *box) {
     PROGRAM_MUST(p, NULL, "mkdir", sandbox_path(box, "vendor"), sandbox_path(box, "plugins"));
-    build_plugin(p, box, "platform-dummy", "dummy.plugin.yaml");
-    build_plugin(p, box, "model-dummy", "model-dummy.plugin.yaml");
+    PROGRAM_MUST(p, NULL, "cp", "plugins/platform-dummy/dummy.plugin.yaml",
+                 "plugins/model-dummy/model-dummy.plugin.yaml", sandbox_path(box, "plugins"));
+    build_library(p, box, "platform-dummy/plugin.c", "libberth-platform-dummy.so");
+    build_library(p, box, "platform-dummy/fused/fused.c", "libberth-platform-dummy-fused.so");
+    build_library(p, box, "model-dummy/plugin.c", "libberth-model-dummy.so");
 }
 
 TEST(installed_headers_alone_make_plugins_that_run_a_model) {
@@ -127,6 +130,7 @@ TEST(installed_headers_alone_make_plugins_that_run_a_model) {
     PROGRAM_MUST(&p, PROGRAM_ENV(search), berth, "eval", "--model", dummy_model_write(&box),
                  "--golden", LLAMA_GOLDEN, "--platform", "dummy", "--allow-fallback");
     CHECK_CONTAINS(p.out, "passed");
+    CHECK_STR(p.err, ""); // the op library loads, too
     PROGRAM_MUST(&p, PROGRAM_ENV(search), berth, "plugins", "explain", "--platform", "dummy");
     CHECK_CONTAINS(p.out, "selected");
     sandbox_remove(&box);

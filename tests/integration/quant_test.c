@@ -16,10 +16,11 @@
 #include "support/sandbox.h"
 #include "support/test.h"
 
-#define DATA   "tests/data/quant"
-#define SHARED "../shared/quant"
-#define GPTQ   DATA "/gptq-4bit-act"
-#define MOE    DATA "/moe-fp8"
+#define DATA    "tests/data/quant"
+#define SHARED  "../shared/quant"
+#define GPTQ    DATA "/gptq-4bit-act"
+#define MOE     DATA "/moe-fp8"
+#define MIXTRAL "../shared/models/mixtral"
 
 static const char *const folders[] = {
     DATA "/ct-fp8-dynamic",
@@ -363,17 +364,22 @@ TEST(scheme_of_a_plugin_leaves_quantized_checkpoints_alone) {
 
 // ---- quantized at load --------------------------------------------------------------------------
 
-static double rms_with(const char *scheme) {
+static double rms_of(const char *model, const char *scheme) {
+    char golden[160];
     program p;
     double rms = 0;
-    PROGRAM_RUN(&p, NULL, BERTH, "eval", "--model", "tests/data/models/llama", "--golden",
-                "tests/data/models/llama/golden.json", "--quantization", scheme, "--platform",
-                "cpu", "--json");
+    (void)snprintf(golden, sizeof golden, "%s/golden.json", model);
+    PROGRAM_RUN(&p, NULL, BERTH, "eval", "--model", model, "--golden", golden, "--quantization",
+                scheme, "--platform", "cpu", "--json");
     CHECK_STR(p.err, "");
     berth_json *report = program_json(&p);
     CHECK_OK(berth_json_get_f64(report, "logit_rms", &rms));
     berth_json_destroy(report);
     return rms;
+}
+
+static double rms_with(const char *scheme) {
+    return rms_of("tests/data/models/llama", scheme);
 }
 
 // Bounds: twice what was measured.
@@ -385,6 +391,39 @@ TEST(weights_quantized_at_load_are_near_to_those_of_the_checkpoint) {
     const double int8 = rms_with("int8_per_channel_weight_only");
     CHECK(int8 < 0.07);
     CHECK(int8 == rms_with("dummy")); // the same rule, in a plugin of its own
+}
+
+// The experts too, one matrix after the other; not the router, whose choices would be others.
+TEST(experts_are_quantized_at_load) {
+    static const struct {
+        const char *scheme;
+        double most; // twice what was measured
+    } cases[] = {
+        {"fp8_per_tensor",               0.32},
+        {"fp8_per_block",                0.32},
+        {"int8_per_channel_weight_only", 0.07},
+    };
+    program p;
+    if (!berth_path_exists(MIXTRAL)) {
+        SKIP("../shared/models/mixtral is not there");
+    }
+    for (size_t i = 0; i < BERTH_COUNT(cases); ++i) {
+        const double rms = rms_of(MIXTRAL, cases[i].scheme);
+        CHECK(rms > 1e-3);
+        CHECK(rms < cases[i].most);
+        PROGRAM_MUST(&p, NULL, BERTH, "ops", "explain", "quantized_experts", "--model", MIXTRAL,
+                     "--quantization", cases[i].scheme, "--platform", "cpu", "--json");
+        berth_json *report = program_json(&p);
+        berth_str text = {0};
+        CHECK_OK(berth_json_get_str(report, "sites.0.scheme", &text));
+        CHECK_STR(text.data, cases[i].scheme);
+        CHECK_OK(berth_json_get_str(report, "sites.0.method", &text));
+        CHECK_STR(text.data, "scaled codes of 8 bits, made at load");
+        berth_json_destroy(report);
+    }
+    PROGRAM_MUST(&p, NULL, BERTH, "ops", "explain", "linear", "--model", MIXTRAL, "--quantization",
+                 "fp8_per_block", "--platform", "cpu");
+    CHECK_CONTAINS(p.out, "unquantized"); // the head, the router
 }
 
 TEST(quantizing_a_quantized_checkpoint_at_load_is_refused) {

@@ -14,6 +14,7 @@
 
 #define ROWS    131 // the last blocks of 128 are small
 #define COLUMNS 130
+#define EXPERTS 2
 
 // A scheme, and the block of its scales; 0: as large as the matrix.
 typedef struct scheme_case {
@@ -62,9 +63,9 @@ static float scale_at(const scheme_case *of, int64_t row, int64_t column) {
 typedef struct layer {
     berth_linear linear;
     berth_quant_layer quant;
-    float weight[ROWS * COLUMNS];
-    uint8_t codes[ROWS * COLUMNS];
-    float scales[ROWS * 2];
+    float weight[EXPERTS * ROWS * COLUMNS];
+    uint8_t codes[EXPERTS * ROWS * COLUMNS];
+    float scales[EXPERTS * ROWS * 2];
 } layer;
 
 static void make_layer(layer *of, const char *class_name) {
@@ -77,8 +78,9 @@ static void make_layer(layer *of, const char *class_name) {
         .quant = &of->quant,
     };
     of->quant = (berth_quant_layer){.size = sizeof of->quant};
-    for (int64_t i = 0; i < ROWS * COLUMNS; ++i) {
-        of->weight[i] = weight_at(i / COLUMNS, i % COLUMNS);
+    for (int64_t i = 0; i < EXPERTS * ROWS * COLUMNS; ++i) {
+        const int64_t expert = i / (ROWS * COLUMNS);
+        of->weight[i] = weight_at(i / COLUMNS % ROWS, i % COLUMNS) * (float)(1 + expert);
     }
 }
 
@@ -125,7 +127,9 @@ TEST(codes_and_scales_are_those_of_the_rule) {
     core_registry_deinit(&core);
 }
 
-TEST(heads_routers_and_experts_stay_as_they_are) {
+// Every expert has its own scales: numbers twice as large have the same codes and scales twice as
+// large, but those of zeros.
+TEST(experts_are_quantized_one_by_one) {
     static layer of;
     core_registry core;
     core_registry_init(&core, NULL);
@@ -133,11 +137,36 @@ TEST(heads_routers_and_experts_stay_as_they_are) {
     for (size_t i = 0; i < BERTH_COUNT(schemes); ++i) {
         const berth_quant_config *config = find(core.registry, schemes[i].name);
         assert(config != NULL);
-        make_layer(&of, "ParallelLMHead");
-        CHECK_NULL((const void *)config->get_quant_method(host, NULL, &of.linear));
-        CHECK_UINT(of.quant.is_unquantized, 1);
         make_layer(&of, "RoutedExperts");
-        of.linear.stack_size = 4;
+        of.linear.stack_size = EXPERTS;
+        const berth_quant_method *method = config->get_quant_method(host, NULL, &of.linear);
+        assert(method != NULL);
+        CHECK(method->apply_experts != NULL);
+        CHECK_OK(process(&of, method, host));
+        check_scheme(&schemes[i], &of);
+        CHECK_BYTES(of.codes + (size_t)ROWS * COLUMNS, of.codes, (size_t)ROWS * COLUMNS);
+        const int64_t scales = schemes[i].rows > 1 ? 4 : ROWS; // of an expert
+        for (int64_t k = 0; k < scales; ++k) {
+            const float times = schemes[i].is_i8 && k == 5 ? 1 : 2;
+            CHECK(of.scales[scales + k] == of.scales[k] * times);
+        }
+        of.weight[ROWS * COLUMNS + 7] = INFINITY; // of the second
+        CHECK_STATUS(process(&of, method, host), BERTH_CORRUPT);
+    }
+    core_registry_deinit(&core);
+}
+
+TEST(heads_routers_and_matrices_stay_as_they_are) {
+    static const char *const classes[] = {"ParallelLMHead", "GateLinear", "ColumnParallelLinear"};
+    static layer of;
+    core_registry core;
+    core_registry_init(&core, NULL);
+    const berth_host *host = berth_registry_host(core.registry);
+    for (size_t i = 0; i < BERTH_COUNT(schemes) * BERTH_COUNT(classes); ++i) {
+        const berth_quant_config *config = find(core.registry, schemes[i / 3].name);
+        assert(config != NULL);
+        make_layer(&of, classes[i % 3]);
+        of.linear.is_matrix = i % 3 == 2;
         CHECK_NULL((const void *)config->get_quant_method(host, NULL, &of.linear));
         CHECK_UINT(of.quant.is_unquantized, 1);
     }

@@ -113,8 +113,8 @@ extern const berth_quant_method berth_form_nibbles;
 
 // ---- online: made of floats as they are loaded --------------------------------------------------
 //
-// Asked for by the user, for checkpoints that are not quantized. Heads, routers, experts and
-// what is multiplied by as a matrix of floats stay as they are.
+// Asked for by the user, for checkpoints that are not quantized. Heads, routers and what is
+// multiplied by as a matrix of floats stay as they are.
 
 typedef struct berth_form_rule {
     berth_code code;

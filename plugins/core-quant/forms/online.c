@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Input: a linear layer in floats. Output: codes of 8 bits and scales, made as it is loaded, and
-// the nodes of the scaled form. One layer at a time is there in floats. A scale is for a block of
-// the layer's whole matrix, as many shards as it has.
+// Input: a linear layer, or a stack of experts, in floats. Output: codes of 8 bits and scales, made
+// as it is loaded, and the nodes of the scaled form. One layer at a time is there in floats. A
+// scale is for a block of the layer's or of an expert's whole matrix, as many shards as it has.
 #include "forms.h"
 
 #include <fp8.h>
@@ -38,13 +38,18 @@ static int is_by_block(const berth_linear *linear) {
     return linear->quant->notes[BERTH_SCALED_PART] == BERTH_FORM_PER_BLOCK;
 }
 
+// Rows of scales that a matrix has: every output has its own again, unless they are by blocks.
+static int64_t scale_rows(const berth_linear *linear) {
+    return is_by_block(linear) ? pieces(linear->output_size, block_of(linear).rows)
+                               : linear->output_size;
+}
+
 static void create_weights(berth_builder *builder, const berth_linear *linear,
                            berth_value *weights) {
-    const block of = block_of(linear);
     const int64_t codes[] = {linear->output_size, linear->input_size};
     const int64_t scales[] = {
-        is_by_block(linear) ? pieces(linear->output_size, of.rows) : linear->output_size,
-        pieces(linear->input_size, of.columns),
+        scale_rows(linear),
+        pieces(linear->input_size, block_of(linear).columns),
     };
     const int is_i8 = linear->quant->notes[BERTH_SCALED_CODE] == BERTH_CODE_I8;
     int64_t shape[BERTH_QUANT_DIMS];
@@ -119,9 +124,10 @@ static berth_status make_rows(const berth_host *host, const berth_linear *linear
         const float largest = largest_of(&of);
         if (!isfinite(largest)) {
             return BERTH_PLUGIN_FAIL(host, BERTH_CORRUPT,
-                                     "'%s.weight' has numbers that are not finite in rows %lld to "
+                                     "'%s%cweight' has numbers that are not finite in rows %lld to "
                                      "%lld; they have no codes",
-                                     linear->prefix, (long long)of.row, (long long)of.row_end - 1);
+                                     linear->prefix, linear->stack_size > 0 ? '_' : '.',
+                                     (long long)of.row, (long long)of.row_end - 1);
         }
         const float scale = (is_i8 ? make_i8 : make_e4m3)(&of, largest);
         for (int64_t i = 0; i < copies; ++i) {
@@ -131,21 +137,34 @@ static berth_status make_rows(const berth_host *host, const berth_linear *linear
     return BERTH_OK;
 }
 
-static berth_status process(const berth_host *host, const berth_linear *linear,
-                            const berth_tensor *const *stored, const berth_tensor *const *made) {
+static berth_status make_matrix(const berth_host *host, const berth_linear *linear, part of,
+                                float *scales) {
     const block size = block_of(linear);
-    const int64_t groups = pieces(linear->input_size, size.columns);
+    const int64_t groups = pieces(of.width, size.columns);
     berth_status status = BERTH_OK;
     for (int64_t row = 0; row < linear->output_size && status == BERTH_OK; row += size.rows) {
-        const part rows = {
-            .from = stored[0]->data,
-            .to = made[0]->data,
+        of.row = row;
+        of.row_end = least(row + size.rows, linear->output_size);
+        status = make_rows(host, linear, of,
+                           scales + (is_by_block(linear) ? row / size.rows : row) * groups);
+    }
+    return status;
+}
+
+static berth_status process(const berth_host *host, const berth_linear *linear,
+                            const berth_tensor *const *stored, const berth_tensor *const *made) {
+    const int64_t matrices = linear->stack_size > 0 ? linear->stack_size : 1;
+    const int64_t numbers = linear->output_size * linear->input_size;
+    const int64_t scales =
+        scale_rows(linear) * pieces(linear->input_size, block_of(linear).columns);
+    berth_status status = BERTH_OK;
+    for (int64_t i = 0; i < matrices && status == BERTH_OK; ++i) {
+        const part matrix = {
+            .from = (const float *)stored[0]->data + i * numbers,
+            .to = (uint8_t *)made[0]->data + i * numbers,
             .width = linear->input_size,
-            .row = row,
-            .row_end = least(row + size.rows, linear->output_size),
         };
-        const int64_t scale = (is_by_block(linear) ? row / size.rows : row) * groups;
-        status = make_rows(host, linear, rows, (float *)made[1]->data + scale);
+        status = make_matrix(host, linear, matrix, (float *)made[1]->data + i * scales);
     }
     return status;
 }
@@ -155,12 +174,18 @@ static berth_value apply(berth_builder *builder, const berth_linear *linear,
     return berth_form_scaled.apply(builder, linear, weights, x);
 }
 
+static berth_value apply_experts(berth_builder *builder, const berth_experts *experts,
+                                 const berth_value *w13, const berth_value *w2) {
+    return berth_form_scaled.apply_experts(builder, experts, w13, w2);
+}
+
 static const berth_quant_method method = {
     .size = sizeof(berth_quant_method),
     .name = "scaled codes of 8 bits, made at load",
     .create_weights = create_weights,
     .apply = apply,
     .process_weights_after_loading = process,
+    .apply_experts = apply_experts,
 };
 
 // ---- for the schemes ----------------------------------------------------------------------------
@@ -186,6 +211,6 @@ const berth_quant_method *berth_form_online(const berth_linear *linear, berth_fo
     notes[BERTH_SCALED_INPUT] = rule.input;
     notes[BERTH_SCALED_ROWS] = rule.block;
     notes[BERTH_SCALED_COLUMNS] = rule.block;
-    const int is_left = linear->stack_size > 0 || linear->is_matrix || !berth_form_is_body(linear);
+    const int is_left = linear->is_matrix || !berth_form_is_body(linear);
     return is_left ? berth_form_none(linear) : &method;
 }

@@ -156,6 +156,7 @@ static void fill_impl(berth_op_impl *impl) {
     FILL(impl, workspace, workspace);
     FILL(impl, packed_bytes, packed_bytes);
     FILL(impl, pack, pack);
+    impl->library = NULL; // it lies beside the other, not here
 }
 
 static berth_status add_op_override(berth_registrar *registrar, const berth_op_impl *impl,
