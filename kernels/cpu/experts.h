@@ -72,6 +72,15 @@ static inline berth_status experts_supports(const berth_op_site *site, const ber
                : BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "the weights differ in dtype");
 }
 
+// Tokens at a time.
+static inline int64_t experts_at_once(const berth_op_site *site) {
+    const berth_dim tokens = site->inputs[X]->dims[0];
+    const int64_t most = tokens.symbol == BERTH_SYMBOL_NONE     ? tokens.b
+                         : tokens.symbol == BERTH_SYMBOL_TOKENS ? (int64_t)site->max_tokens
+                                                                : 0;
+    return most < 1 ? EXPERTS_TOKENS : at_most(most, EXPERTS_TOKENS);
+}
+
 static inline berth_status experts_create(const berth_op_site *site, const berth_device *device,
                                           void **out_self) {
     const berth_status status = berth_instance_new(site, sizeof(experts), out_self);
@@ -88,11 +97,7 @@ static inline berth_status experts_create(const berth_op_site *site, const berth
         self->choices = site->inputs[TOPK_IDS]->dims[1].b;
         self->dtype = w2->dtype;
         self->product = panel_product_of(w2->dtype, site->inputs[X]->dtype, self->cpu);
-        const berth_dim tokens = site->inputs[X]->dims[0];
-        const int64_t most = tokens.symbol == BERTH_SYMBOL_NONE     ? tokens.b
-                             : tokens.symbol == BERTH_SYMBOL_TOKENS ? (int64_t)site->max_tokens
-                                                                    : 0;
-        self->at_once = most < 1 ? EXPERTS_TOKENS : at_most(most, EXPERTS_TOKENS);
+        self->at_once = experts_at_once(site);
     }
     return status;
 }
@@ -130,16 +135,12 @@ static inline berth_status experts_pack_rows(const berth_op_site *site, uint64_t
     return BERTH_OK;
 }
 
-// All rows, one behind the other.
 static inline berth_status experts_pack(const berth_op_site *site, uint64_t input,
                                         const berth_tensor *source,
                                         const berth_tensor *destination) {
-    const int64_t shape[] = {source->shape[0] * source->shape[1], source->shape[2]};
-    const int64_t strides[] = {source->strides[1], 1};
-    berth_tensor rows = *source;
-    rows.ndim = 2;
-    rows.shape = shape;
-    rows.strides = strides;
+    int64_t shape[2];
+    int64_t strides[2];
+    const berth_tensor rows = experts_all_rows(source, shape, strides);
     return experts_pack_rows(site, input, &rows, 0, destination);
 }
 

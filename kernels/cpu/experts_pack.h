@@ -6,6 +6,20 @@
 
 #include <cpu/linear_panel.h>
 
+// The rows of all experts as one matrix.
+static inline berth_tensor experts_all_rows(const berth_tensor *stack, int64_t shape[2],
+                                            int64_t strides[2]) {
+    berth_tensor rows = *stack;
+    shape[0] = stack->shape[0] * stack->shape[1];
+    shape[1] = stack->shape[2];
+    strides[0] = stack->strides[1];
+    strides[1] = 1;
+    rows.ndim = 2;
+    rows.shape = shape;
+    rows.strides = strides;
+    return rows;
+}
+
 // The matrices of an expert; of two the panels lie in turns.
 typedef struct experts_stack {
     int64_t rows;    // of an expert

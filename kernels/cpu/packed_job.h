@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What products by a weight of codes share before they are multiplied (packed_run.h): the instance,
-// what an op tells of one forward, and how x is packed.
+// and what an op tells of one forward.
 #ifndef BERTH_KERNELS_CPU_PACKED_JOB_H
 #define BERTH_KERNELS_CPU_PACKED_JOB_H
 
@@ -42,6 +42,7 @@ struct packed_job {
     packed_load_fn load;       // words
     packed_load_fn floats;     // columns
     const berth_tensor *plain; // x, where it is floats in the weight's order, else NULL
+    const int32_t *order;      // the row of x that is a row here; NULL: the same
     const berth_tensor *weight;
     const berth_tensor *scales;
     const berth_tensor *zeros;    // or NULL
@@ -120,108 +121,6 @@ static inline berth_status packed_create(const berth_op_site *site, const berth_
 // Words of a packed row.
 static inline int64_t packed_x_words(const packed *self) {
     return self->steps * self->step_words;
-}
-
-// ---- packing x ----------------------------------------------------------------------------------
-
-#define PACKED_WORDS 64 // of a row at a time
-
-static inline void packed_load_words(const packed_job *in, int64_t row, int64_t first,
-                                     int64_t count, float *to) {
-    float values[2 * PACKED_WORDS] = {0};
-    const int is_paired = in->self->product == DOT_BF16;
-    if (!is_paired && in->self->product != TIMES_F32) {
-        in->load(in, row, first, count, to);
-        return;
-    }
-    const int64_t column = first * (1 + is_paired);
-    if (is_paired && in->plain && column + 2 * count <= in->self->in) { // bf16 by bf16
-        memcpy(to, (const uint16_t *)berth_row(in->plain, row) + column, (size_t)count * 4);
-        return;
-    }
-    const int64_t there = at_most(count * (1 + is_paired), in->self->in - column);
-    if (there > 0) {
-        in->load(in, row, column, there, values);
-    }
-    if (is_paired) {
-        panel_join(values, count, to);
-    } else {
-        memcpy(to, values, (size_t)count * sizeof(float));
-    }
-}
-
-static inline void packed_pack_block(const packed_job *in, int64_t first, int64_t end) {
-    const int64_t words = packed_x_words(in->self);
-    float *to = in->x + first * words;
-    float piece[BERTH_TILE_ROWS][PACKED_WORDS];
-    for (int64_t word = 0; word < words; word += PACKED_WORDS) {
-        const int64_t count = at_most(PACKED_WORDS, words - word);
-        for (int64_t row = first; row < end; ++row) {
-            packed_load_words(in, in->first + row, word, count, piece[row - first]);
-        }
-        berth_transpose(piece[0], PACKED_WORDS, end - first, count, to + word * (end - first));
-    }
-}
-
-// The sum of columns [first, end) of a row, lane by lane.
-static inline float packed_sum_plain(const packed_job *in, int64_t row, int64_t first,
-                                     int64_t end) {
-    const void *x = berth_row(in->plain, row);
-    berth_vec sum = berth_vec_of(0);
-    for (int64_t i = first; i < end; i += BERTH_LANES) {
-        sum += berth_vec_load_some(x, in->plain->dtype, i, end);
-    }
-    return berth_vec_sum(sum);
-}
-
-static inline float packed_sum(const packed_job *in, int64_t row, int64_t first, int64_t end) {
-    if (in->plain) {
-        return packed_sum_plain(in, row, first, end);
-    }
-    berth_vec sum = berth_vec_of(0);
-    float values[PACKED_WORDS];
-    for (int64_t column = first; column < end; column += PACKED_WORDS) {
-        const int64_t count = at_most(PACKED_WORDS, end - column);
-        in->floats(in, row, column, count, values);
-        for (int64_t i = 0; i < count; i += BERTH_LANES) {
-            sum += berth_vec_load_some(values, BERTH_DTYPE_F32, i, count);
-        }
-    }
-    return berth_vec_sum(sum);
-}
-
-// The scale of a row of x for a group.
-static inline float packed_x_scale(const packed_job *in, int64_t row, int64_t group) {
-    const berth_tensor *scales = in->x_scales;
-    if (!scales) {
-        return 1;
-    }
-    const int64_t length = berth_row_length(scales);
-    const int is_one = length == 1 && berth_row_count(scales) == 1;
-    const float *of_row = berth_row(scales, is_one ? 0 : row);
-    return of_row[length == 1 ? 0 : group];
-}
-
-static inline void packed_pack_part(const void *work, int64_t part, int64_t parts) {
-    const packed_job *in = work;
-    const packed *self = in->self;
-    const int64_t group = self->group * packed_columns(self->kind);
-    const int64_t height = panel_height(in->rows);
-    const berth_span blocks = berth_share(pieces(in->rows, height), part, parts);
-    for (int64_t first = blocks.first * height; first < at_most(blocks.end * height, in->rows);
-         first += height) {
-        packed_pack_block(in, first, at_most(first + height, in->rows));
-    }
-    const berth_span rows = berth_share(in->rows, part, parts);
-    for (int64_t row = rows.first; row < rows.end; ++row) {
-        for (int64_t i = 0; i < self->groups; ++i) {
-            const int64_t at = in->first + row;
-            in->scales_of_x[i * in->rows + row] = packed_x_scale(in, at, i);
-            in->sums[i * in->rows + row] =
-                self->has_sums ? packed_sum(in, at, i * group, at_most((i + 1) * group, self->in))
-                               : 0;
-        }
-    }
 }
 
 // ---- beside the codes ---------------------------------------------------------------------------

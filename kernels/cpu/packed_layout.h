@@ -59,7 +59,7 @@ static inline int64_t packed_panel_bytes(packed_kind kind, int64_t columns) {
 
 #define PACKED_SLAB 64 // words of a row at a time
 
-// Rows of a weight as they are stored, or of its scales or zero points.
+// Rows of a weight as they are stored, any of them, or of its scales or zero points.
 typedef struct packed_source {
     const berth_tensor *rows;
     packed_kind kind;
@@ -69,15 +69,22 @@ typedef struct packed_source {
     int64_t repeats; // outputs for each row of scales or zero points; 0: codes
 } packed_source;
 
-static inline void packed_load(const packed_source *from, int64_t output, int64_t word,
+// Outputs of a panel, of which the first is that row of the source.
+typedef struct packed_outputs {
+    int64_t row;
+    int64_t first;
+    int64_t end; // beyond the source's rows: code 0
+} packed_outputs;
+
+static inline void packed_load(const packed_source *from, const packed_outputs *at, int64_t word,
                                float words[PANEL][PACKED_SLAB]) {
     const int64_t bytes = from->rows->shape[1];
-    const int64_t rows = at_most(PANEL, from->rows->shape[0] - output);
+    const int64_t rows = at_most(at->end - at->first, from->rows->shape[0] - at->row);
     const int64_t count = at_most((int64_t)sizeof words[0], bytes - word * 4);
     memset(words, 0, PANEL * sizeof words[0]);
     for (int64_t row = 0; row < rows; ++row) {
-        memcpy(words[row], (const char *)berth_row(from->rows, output + row) + word * 4,
-               (size_t)count);
+        memcpy(words[at->first + row],
+               (const char *)berth_row(from->rows, at->row + row) + word * 4, (size_t)count);
     }
 }
 
@@ -87,13 +94,14 @@ static inline uint32_t packed_join(uint32_t nibbles) {
     return (twos | twos >> 8) & 0xffffu;
 }
 
-// Word `at` of all outputs to its steps, of which there are `steps`.
+// Word `at` of the outputs to its steps.
 static inline void packed_place(const packed_source *from, const uint32_t *words, int64_t at,
-                                int64_t steps, uint8_t *panel) {
+                                const packed_outputs *to, uint8_t *panel) {
     const int64_t bytes = packed_bytes_of(from->kind); // of a word's four
     const int64_t of_word = 4 / bytes;
+    const int64_t steps = pieces(from->columns, packed_columns(from->kind));
     const int64_t end = at_most((at + 1) * of_word, steps);
-    for (int64_t output = 0; output < PANEL; ++output) {
+    for (int64_t output = to->first; output < to->end; ++output) {
         uint32_t word = words[output] ^ from->flip;
         if (from->kind == PACKED_U4) {
             word = packed_join(word & 0x0f0f0f0fu) | packed_join(word >> 4 & 0x0f0f0f0fu) << 16;
@@ -105,28 +113,35 @@ static inline void packed_place(const packed_source *from, const uint32_t *words
     }
 }
 
-// The 32 outputs from `output` on; those that the source does not have are code 0.
-static inline void packed_panel(const packed_source *from, int64_t output, uint8_t *panel) {
+static inline void packed_panel(const packed_source *from, const packed_outputs *at,
+                                uint8_t *panel) {
     const int64_t words = pieces(from->rows->shape[1], 4);
-    const int64_t steps = pieces(from->columns, packed_columns(from->kind));
     float rows[PANEL][PACKED_SLAB];
     float columns[PACKED_SLAB][PANEL];
     for (int64_t word = 0; word < words; word += PACKED_SLAB) {
         const int64_t count = at_most(PACKED_SLAB, words - word);
-        packed_load(from, output, word, rows);
+        packed_load(from, at, word, rows);
         berth_transpose(rows[0], PACKED_SLAB, PANEL, count, columns[0]);
         for (int64_t i = 0; i < count; ++i) {
-            packed_place(from, (const uint32_t *)(const void *)columns[i], word + i, steps, panel);
+            packed_place(from, (const uint32_t *)(const void *)columns[i], word + i, at, panel);
         }
     }
 }
 
-// To where row `first`, the first of them, belongs.
+// The first output behind those that end at `end`: all of two panels, where those are the last.
+static inline int64_t packed_padded(const packed_source *from, int64_t end) {
+    return end == from->outputs ? pieces(end, PACKED_WIDTH) * PACKED_WIDTH : end;
+}
+
+// To where row `first`, the first of them, belongs; other outputs of a panel stay as they are.
 static inline void packed_put_codes(const packed_source *from, int64_t first, uint8_t *to) {
-    const int64_t panel = packed_panel_bytes(from->kind, from->columns);
-    const int64_t end = pieces(from->rows->shape[0], PACKED_WIDTH) * PACKED_WIDTH;
-    for (int64_t output = 0; output < end; output += PANEL) {
-        packed_panel(from, output, to + (first + output) / PANEL * panel);
+    const int64_t bytes = packed_panel_bytes(from->kind, from->columns);
+    const int64_t end = packed_padded(from, first + from->rows->shape[0]);
+    for (int64_t output = first, next = 0; output < end; output = next) {
+        const int64_t panel = output / PANEL;
+        next = at_most((panel + 1) * PANEL, end);
+        const packed_outputs at = {output - first, output - panel * PANEL, next - panel * PANEL};
+        packed_panel(from, &at, to + panel * bytes);
     }
 }
 
@@ -138,7 +153,8 @@ static inline uint64_t packed_bytes_for(packed_kind kind, int64_t outputs, int64
 
 // Of groups of `rows` outputs, of which there are `outputs`.
 static inline uint64_t packed_scale_bytes(const berth_value_type *scales, int64_t outputs) {
-    return (uint64_t)(pieces(outputs, PACKED_WIDTH) * PACKED_WIDTH * scales->dims[1].b) *
+    const int64_t groups = scales->dims[scales->ndim - 1].b;
+    return (uint64_t)(pieces(outputs, PACKED_WIDTH) * PACKED_WIDTH * groups) *
            BERTH_DTYPE_BITS(scales->dtype) / 8;
 }
 
@@ -157,7 +173,7 @@ static inline void packed_put_scales(const packed_source *from, int64_t first, u
     const int64_t element = BERTH_DTYPE_BITS(from->rows->dtype) / 8;
     const int64_t groups = from->rows->shape[1];
     const int64_t end = at_most((first + from->rows->shape[0]) * from->repeats, from->outputs);
-    const int64_t padded = pieces(end, PACKED_WIDTH) * PACKED_WIDTH;
+    const int64_t padded = packed_padded(from, end);
     for (int64_t output = first * from->repeats; output < padded; ++output) {
         const int64_t place = output / PACKED_WIDTH * groups * PACKED_WIDTH + output % PACKED_WIDTH;
         const char *row =

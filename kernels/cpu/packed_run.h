@@ -10,6 +10,7 @@
 #define BERTH_KERNELS_CPU_PACKED_RUN_H
 
 #include <cpu/packed_rows.h>
+#include <cpu/packed_x.h>
 
 static inline uint64_t packed_workspace(void *state, uint64_t tokens) {
     (void)tokens;
@@ -98,6 +99,7 @@ static inline void packed_by_groups(const packed_job *in, const packed_groups *b
     }
 }
 
+// All rows by two panels: their totals.
 static inline void packed_two_panels(const packed_job *in, int64_t panel, const packed_room *room) {
     const packed *self = in->self;
     const packed_span span = {
@@ -117,18 +119,23 @@ static inline void packed_two_panels(const packed_job *in, int64_t panel, const 
         }
         packed_by_groups(in, &by, span);
     }
-    packed_store(in, panel, room->totals);
+}
+
+static inline packed_room packed_room_at(float *memory) {
+    packed_room room = {.totals = memory};
+    room.sums = room.totals + PACKED_ROWS * PACKED_WIDTH;
+    room.zeros = room.sums + PACKED_ROWS * PACKED_WIDTH;
+    room.widened = room.zeros + PACKED_WIDTH;
+    return room;
 }
 
 static inline void packed_multiply_part(const void *work, int64_t part, int64_t parts) {
     const packed_job *in = work;
     const berth_span panels = berth_share(pieces(in->self->out, PACKED_WIDTH), part, parts);
-    packed_room room = {.totals = in->scratch + part * PACKED_ROOM};
-    room.sums = room.totals + PACKED_ROWS * PACKED_WIDTH;
-    room.zeros = room.sums + PACKED_ROWS * PACKED_WIDTH;
-    room.widened = room.zeros + PACKED_WIDTH;
+    const packed_room room = packed_room_at(in->scratch + part * PACKED_ROOM);
     for (int64_t panel = panels.first; panel < panels.end; ++panel) {
         packed_two_panels(in, panel, &room);
+        packed_store(in, panel, room.totals);
     }
 }
 

@@ -2,10 +2,8 @@
 // quant_int8. Of a row without a scale two sweeps, the second out of the cache: the largest
 // magnitude, then the codes. The operations are the reference's, so codes and scales are its bits.
 #include <cpu/cpu.h>
+#include <cpu/int8_codes.h>
 #include <cpu/magnitude.h>
-#include <cpu/simd.h>
-
-#include <int8.h>
 
 enum { X, SCALE, ZERO_POINT };
 enum { Q, SCALE_OUT };
@@ -27,35 +25,15 @@ typedef struct piece {
 
 // ---- elements -----------------------------------------------------------------------------------
 
-// A NaN is passed over, as the reference does.
-BERTH_INLINE float largest_as(berth_dtype dtype, const piece *of) {
-    berth_vec largest = berth_vec_of(0);
-    for (int64_t i = 0; i < of->width; i += BERTH_LANES) {
-        const berth_vec x = berth_vec_load_some(of->row, dtype, i, of->width);
-        largest = berth_vec_max((berth_vec)((berth_vec_bits)x & 0x7fffffffu), largest);
-    }
-    return berth_vec_largest(largest);
-}
-
 static float largest_of(berth_dtype dtype, const piece *of) {
-    return dtype == BERTH_DTYPE_F32    ? largest_as(BERTH_DTYPE_F32, of)
-           : dtype == BERTH_DTYPE_BF16 ? largest_as(BERTH_DTYPE_BF16, of)
-                                       : largest_as(BERTH_DTYPE_F16, of);
+    return dtype == BERTH_DTYPE_F32    ? vec_i8_largest(of->row, BERTH_DTYPE_F32, of->width)
+           : dtype == BERTH_DTYPE_BF16 ? vec_i8_largest(of->row, BERTH_DTYPE_BF16, of->width)
+                                       : vec_i8_largest(of->row, BERTH_DTYPE_F16, of->width);
 }
 
-// Why the bounds come first: they are whole numbers, so that it is the same, and what is left can
-// be rounded by adding 1.5 · 2^23, which leaves the integer in the lowest bits.
 BERTH_INLINE berth_vec_bytes codes_of(quant_way way, const piece *of, berth_vec x) {
     const berth_vec by = berth_vec_of(of->by);
-    const berth_vec value = way == DIVIDED ? x / by : x * by;
-    const berth_vec least = berth_vec_of((float)(-128 - of->zero));
-    const berth_vec most = berth_vec_of((float)(127 - of->zero));
-    const berth_vec kept = berth_vec_min(most, berth_vec_max(least, value)); // or NaN
-    const berth_vec_bits codes =
-        (berth_vec_bits)(kept + berth_vec_of(0x1.8p+23f)) + (uint32_t)of->zero;
-    const berth_vec above = most + berth_vec_of(1);
-    return berth_vec_narrow_twice(
-        (berth_vec_bits)berth_vec_if_less(kept, above, (berth_vec)codes, berth_vec_of(0)));
+    return vec_to_i8(way == DIVIDED ? x / by : x * by, of->zero);
 }
 
 // Four vectors of a row without a scale, whose largest magnitude is finite: their codes more by

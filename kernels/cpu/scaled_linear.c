@@ -3,11 +3,10 @@
 // are for (packed_tile.h).
 #include <cpu/cpu.h>
 
+#include <cpu/packed_codes.h>
 #include <cpu/packed_run.h>
 
 enum { X, X_SCALE, WEIGHT, WEIGHT_SCALE, SUM_BIAS, BIAS };
-
-#define MOST_COLUMNS 65536 // of i8: sums of x are exact as floats, those of products as integers
 
 // ---- instances ----------------------------------------------------------------------------------
 
@@ -37,7 +36,7 @@ static berth_status supports(const berth_op_site *site, const berth_device *devi
                                  "groups of %lld columns: %d columns are multiplied together",
                                  (long long)columns, packed_columns(kind));
     }
-    return kind != PACKED_I8 || at_most(columns, width_of(site)) <= MOST_COLUMNS
+    return kind != PACKED_I8 || at_most(columns, width_of(site)) <= CODES_MOST_COLUMNS
                ? BERTH_OK
                : BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED,
                                    "groups of %lld columns, whose sums may pass 32 bits",
@@ -86,59 +85,14 @@ static berth_status pack(const berth_op_site *site, uint64_t input, const berth_
 
 // ---- running ------------------------------------------------------------------------------------
 
-static void load_i8(const packed_job *in, int64_t row, int64_t first, int64_t count, float *to) {
-    const int8_t *codes = (const int8_t *)berth_row(in->args->inputs[X], row) + first;
-    for (int64_t i = 0; i < count; ++i) {
-        to[i] = (float)codes[i];
-    }
-}
-
-static void load_e4m3(const packed_job *in, int64_t row, int64_t first, int64_t count, float *to) {
-    const uint8_t *codes = (const uint8_t *)berth_row(in->args->inputs[X], row) + first;
-    int64_t i = 0;
-    for (; i + BERTH_LANES <= count; i += BERTH_LANES) {
-        berth_vec_bytes bytes;
-        memcpy(&bytes, codes + i, sizeof bytes);
-        const berth_vec_halves halves = __builtin_convertvector(bytes, berth_vec_halves);
-        berth_vec_store(to + i,
-                        packed_e4m3(halves) * berth_vec_of(packed_factor(PACKED_E4M3, TIMES_F32)));
-    }
-    for (; i < count; ++i) {
-        to[i] = berth_from_f8(codes[i]);
-    }
-}
-
-// Four codes each.
-static void load_bytes(const packed_job *in, int64_t row, int64_t first, int64_t count, float *to) {
-    const int8_t *codes = (const int8_t *)berth_row(in->args->inputs[X], row) + first * 4;
-    const int64_t there = at_most(in->self->in - first * 4, count * 4);
-    to[count - 1] = 0;
-    memcpy(to, codes, (size_t)there);
-}
-
-// Of four codes two words of 16 bits each: the even columns, then the odd ones.
-static void load_words(const packed_job *in, int64_t row, int64_t first, int64_t count, float *to) {
-    const int8_t *codes = berth_row(in->args->inputs[X], row);
-    for (int64_t i = 0; i < count; ++i) {
-        const int64_t column = (first + i) / 2 * 4 + (first + i) % 2;
-        const int16_t pair[2] = {
-            column < in->self->in ? codes[column] : 0,
-            column + 2 < in->self->in ? codes[column + 2] : 0,
-        };
-        memcpy(to + i, pair, sizeof pair);
-    }
-}
-
 static berth_status forward(void *state, const berth_op_args *args) {
     const packed *self = state;
     packed_run(
         (packed_job){
             .self = self,
             .args = args,
-            .load = self->product == DOT_BYTES   ? load_bytes
-                    : self->product == DOT_WORDS ? load_words
-                                                 : load_e4m3,
-            .floats = self->kind == PACKED_I8 ? load_i8 : load_e4m3,
+            .load = codes_load_of(self),
+            .floats = codes_floats_of(self),
             .weight = args->inputs[WEIGHT],
             .scales = args->inputs[WEIGHT_SCALE],
             .x_scales = args->inputs[X_SCALE],

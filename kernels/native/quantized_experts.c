@@ -21,10 +21,11 @@
 // the second. Sums are those of scaled_linear; roundings in between are those of fused_moe.
 #include <berth/op.h>
 
-#include "codes_input.h"
 #include "codes_product.h"
 #include "codes_rules.h"
 #include "moe_rules.h"
+
+#include <codes_input.h>
 
 enum {
     X,

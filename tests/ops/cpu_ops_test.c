@@ -14,15 +14,14 @@ typedef struct exception {
 } exception;
 
 static const exception exceptions[] = {
-    {"all_gather",        "a world of one: a copy, which the reference makes"      },
-    {"all_reduce",        "a world of one: a copy, which the reference makes"      },
-    {"broadcast",         "a world of one: a copy, which the reference makes"      },
-    {"gather",            "a world of one: a copy, which the reference makes"      },
-    {"quantized_experts", "has none yet: such experts run the reference"           },
-    {"recv",              "a world of one: nobody sends"                           },
-    {"reduce_scatter",    "a world of one: a copy, which the reference makes"      },
-    {"rel_pos_attn",      "an encoder of images runs it once a picture, no decoder"},
-    {"send",              "a world of one: nobody receives"                        },
+    {"all_gather",     "a world of one: a copy, which the reference makes"      },
+    {"all_reduce",     "a world of one: a copy, which the reference makes"      },
+    {"broadcast",      "a world of one: a copy, which the reference makes"      },
+    {"gather",         "a world of one: a copy, which the reference makes"      },
+    {"recv",           "a world of one: nobody sends"                           },
+    {"reduce_scatter", "a world of one: a copy, which the reference makes"      },
+    {"rel_pos_attn",   "an encoder of images runs it once a picture, no decoder"},
+    {"send",           "a world of one: nobody receives"                        },
 };
 
 static const exception *find_exception(const char *op) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a row of floats becomes codes before a quantized product, for references that quantise their
 // own input. The rules are those of quant_int8 and quant_fp8.
-#ifndef BERTH_KERNELS_NATIVE_CODES_INPUT_H
-#define BERTH_KERNELS_NATIVE_CODES_INPUT_H
+#ifndef BERTH_KERNELS_CODES_INPUT_H
+#define BERTH_KERNELS_CODES_INPUT_H
 
 #include <fp8.h>
 #include <int8.h>

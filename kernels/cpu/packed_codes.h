@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of x that are codes themselves, as products by a weight of codes load them (packed_load_fn):
+// the codes of i8 and e4m3 as the numbers that they are for, or of i8 as integers. x is the first
+// input of the job's call.
+#ifndef BERTH_KERNELS_CPU_PACKED_CODES_H
+#define BERTH_KERNELS_CPU_PACKED_CODES_H
+
+#include <cpu/packed_job.h>
+
+// Of a group of i8: sums of x are exact as floats, those of products as integers.
+#define CODES_MOST_COLUMNS 65536
+
+static inline void codes_load_i8(const packed_job *in, int64_t row, int64_t first, int64_t count,
+                                 float *to) {
+    const int8_t *codes = (const int8_t *)berth_row(in->args->inputs[0], row) + first;
+    for (int64_t i = 0; i < count; ++i) {
+        to[i] = (float)codes[i];
+    }
+}
+
+static inline void codes_load_e4m3(const packed_job *in, int64_t row, int64_t first, int64_t count,
+                                   float *to) {
+    const uint8_t *codes = (const uint8_t *)berth_row(in->args->inputs[0], row) + first;
+    int64_t i = 0;
+    for (; i + BERTH_LANES <= count; i += BERTH_LANES) {
+        berth_vec_bytes bytes;
+        memcpy(&bytes, codes + i, sizeof bytes);
+        const berth_vec_halves halves = __builtin_convertvector(bytes, berth_vec_halves);
+        berth_vec_store(to + i,
+                        packed_e4m3(halves) * berth_vec_of(packed_factor(PACKED_E4M3, TIMES_F32)));
+    }
+    for (; i < count; ++i) {
+        to[i] = berth_from_f8(codes[i]);
+    }
+}
+
+// Four codes each.
+static inline void codes_load_bytes(const packed_job *in, int64_t row, int64_t first, int64_t count,
+                                    float *to) {
+    const int8_t *codes = (const int8_t *)berth_row(in->args->inputs[0], row) + first * 4;
+    const int64_t there = at_most(in->self->in - first * 4, count * 4);
+    to[count - 1] = 0;
+    memcpy(to, codes, (size_t)there);
+}
+
+// Of four codes two words of 16 bits each: the even columns, then the odd ones.
+static inline void codes_load_words(const packed_job *in, int64_t row, int64_t first, int64_t count,
+                                    float *to) {
+    const int8_t *codes = berth_row(in->args->inputs[0], row);
+    for (int64_t i = 0; i < count; ++i) {
+        const int64_t column = (first + i) / 2 * 4 + (first + i) % 2;
+        const int16_t pair[2] = {
+            column < in->self->in ? codes[column] : 0,
+            column + 2 < in->self->in ? codes[column + 2] : 0,
+        };
+        memcpy(to + i, pair, sizeof pair);
+    }
+}
+
+// The words that a product takes.
+static inline packed_load_fn codes_load_of(const packed *self) {
+    return self->product == DOT_BYTES   ? codes_load_bytes
+           : self->product == DOT_WORDS ? codes_load_words
+           : self->kind == PACKED_E4M3  ? codes_load_e4m3
+                                        : codes_load_i8;
+}
+
+// And columns as floats.
+static inline packed_load_fn codes_floats_of(const packed *self) {
+    return self->kind == PACKED_E4M3 ? codes_load_e4m3 : codes_load_i8;
+}
+
+#endif
