@@ -342,7 +342,7 @@ int main(int argc, char **argv) {
     char more[1024];
     snprintf(more, sizeof more,
              ", \"quantization_config\": {\"quant_method\": \"compressed-tensors\", "
-             "\"ignore\": [\"lm_head\"], %s}",
+             "\"ignore\": [\"lm_head\", \"re:.*mlp.gate$\"], %s}",
              s->config);
     copy_file(argv[1], argv[2], "config.json", more);
     copy_file(argv[1], argv[2], "generation_config.json", "");

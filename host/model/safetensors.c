@@ -16,7 +16,7 @@
 #define LENGTH_BYTES     8
 #define MAX_HEADER_BYTES UINT64_C(100000000)
 #define MAX_HEADER_DEPTH 8
-#define DROP_BYTES       ((uint64_t)1 << 20) // less is not worth a system call
+#define DROP_BYTES       ((uint64_t)128 << 10) // less is not worth a system call
 #define TEXT_BYTES       512
 
 struct berth_safetensors {

@@ -28,8 +28,9 @@ static void need_release(void) {
 
 // ---- a run --------------------------------------------------------------------------------------
 
-#define PROMPT_TOKENS 16
-#define OUTPUT_TOKENS 64
+#define PROMPT_TOKENS       16
+#define OUTPUT_TOKENS       64
+#define EXPERTS_TOKEN_BYTES ((size_t)2 * 1024 * 2) // of olmoe-narrow
 
 static size_t file_size(const char *path) {
     struct stat file;
@@ -37,18 +38,26 @@ static size_t file_size(const char *path) {
     return (size_t)file.st_size;
 }
 
-// The peak of a run of `box`, whose KV cache takes `token_bytes` for a token.
-static void check_peak(const sandbox *box, size_t token_bytes, const char *threads) {
+// The peak of a run of a model, whose KV cache takes `token_bytes` for a token, against its
+// checkpoint and so many hundredths more.
+static void check_peak_of(const char *model, size_t hundredths, size_t token_bytes,
+                          const char *threads) {
     program p;
-    const size_t weights = file_size(sandbox_path(box, "model.safetensors"));
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s/model.safetensors", model);
+    const size_t weights = file_size(path);
     const size_t cache = (PROMPT_TOKENS + OUTPUT_TOKENS) * token_bytes;
-    const size_t bound = weights + weights / 10 + cache + 32 * MIB;
-    PROGRAM_MUST(&p, NULL, BERTH, "run", "--model", box->dir, "--platform", "cpu", "--prompt",
+    const size_t bound = weights + weights / 100 * hundredths + cache + 32 * MIB;
+    PROGRAM_MUST(&p, NULL, BERTH, "run", "--model", model, "--platform", "cpu", "--prompt",
                  "abcdefghijklmnop", "-n", "64", "--threads", threads);
     print_message("%s threads: %.1f MiB for a checkpoint of %.1f, at most %.1f\n", threads,
                   (double)p.peak / MIB, (double)weights / MIB, (double)bound / MIB);
     CHECK(p.peak > weights);
     CHECK(p.peak <= bound);
+}
+
+static void check_peak(const sandbox *box, size_t token_bytes, const char *threads) {
+    check_peak_of(box->dir, 10, token_bytes, threads);
 }
 
 TEST(a_run_holds_little_more_than_its_checkpoint) {
@@ -74,9 +83,34 @@ TEST(a_run_holds_experts_once) {
     sandbox_make(&box);
     PROGRAM_MUST(&p, PROGRAM_OWN_ENV, "tools/make-checkpoint", box.dir, "--shape", "olmoe-narrow",
                  "--layers", "1", "--vocab", "1024");
-    const size_t token_bytes = (size_t)1 * 2 * 1024 * 2;
-    check_peak(&box, token_bytes, "1");
-    check_peak(&box, token_bytes, "2");
+    check_peak(&box, EXPERTS_TOKEN_BYTES, "1");
+    check_peak(&box, EXPERTS_TOKEN_BYTES, "2");
+    sandbox_remove(&box);
+}
+
+static void check_codes(const sandbox *box, const char *scheme) {
+    program p;
+    char tool[512];
+    char model[512];
+    (void)snprintf(tool, sizeof tool, "%s/quantize", box->dir);
+    (void)snprintf(model, sizeof model, "%s/%s", box->dir, scheme);
+    PROGRAM_MUST(&p, PROGRAM_OWN_ENV, tool, box->dir, model, scheme);
+    check_peak_of(model, 15, EXPERTS_TOKEN_BYTES, "2");
+}
+
+TEST(a_run_holds_experts_in_codes_once) {
+    program p;
+    sandbox box;
+    char line[1024];
+    need_release();
+    sandbox_make(&box);
+    PROGRAM_MUST(&p, PROGRAM_OWN_ENV, "tools/make-checkpoint", box.dir, "--shape", "olmoe-narrow",
+                 "--layers", "1", "--vocab", "1024");
+    (void)snprintf(line, sizeof line, "cc -std=c11 -O2 tools/quantize-random.c -lm -o %s/quantize",
+                   box.dir);
+    PROGRAM_MUST(&p, PROGRAM_OWN_ENV, "sh", "-c", line);
+    check_codes(&box, "int8");
+    check_codes(&box, "fp8");
     sandbox_remove(&box);
 }
 
