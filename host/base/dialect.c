@@ -23,6 +23,8 @@
 #define WORD_INSIDE                                                                                \
     "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}"                    \
     "\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
+// Outside of classes Latin-1's fractions and raised digits are of words, too.
+#define WORD WORD_INSIDE "\\xb2\\xb3\\xb9\\xbc-\\xbe"
 
 static const char *const group_openings[] = {"(?:", "(?i:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
 
@@ -123,9 +125,10 @@ static berth_status translate_escape(translation *t) {
     case 'D':
         return write_class(t, 2, BERTH_STR("[\\P{Nd}]"));
     case 'w':
-        return write_class(t, 2, BERTH_STR("[" WORD_INSIDE "]"));
+        return write_class(
+            t, 2, t->class_from ? BERTH_STR("[" WORD_INSIDE "]") : BERTH_STR("[" WORD "]"));
     case 'W':
-        return t->class_from ? refuse(t, 2) : write_class(t, 2, BERTH_STR("[^" WORD_INSIDE "]"));
+        return t->class_from ? refuse(t, 2) : write_class(t, 2, BERTH_STR("[^" WORD "]"));
     case 'p':
     case 'P':
         return translate_property(t);

@@ -158,6 +158,9 @@ static berth_status read_raw(lexer *l, size_t opening) {
 static berth_status skip_comment(lexer *l) {
     advance(l, sign_at(l, 2) ? 3 : 2);
     const size_t end = berth_jinja_find(l->source, BERTH_STR("#}"), l->at);
+    if (l->at == l->source.size) {
+        return BERTH_OK; // jinja2 lets the very last characters of a template open a comment
+    }
     if (end == SIZE_MAX) {
         return BERTH_JINJA_FAIL(l->j, CORRUPT, "a comment without its #}");
     }

@@ -102,7 +102,9 @@ static berth_status write_title(berth_jinja *j, const berth_jinja_args *args, be
         }
         const size_t end = at + step;
         const berth_str word = berth_str_slice(self, start, end - start);
-        berth_jinja_change_case(word, BERTH_JINJA_CAPITALIZE, text);
+        const size_t first = berth_utf8_next(word, NULL);
+        berth_jinja_change_case(berth_str_slice(word, 0, first), BERTH_JINJA_UPPER, text);
+        berth_jinja_change_case(berth_str_slice(word, first, SIZE_MAX), BERTH_JINJA_LOWER, text);
         start = end;
     }
     return BERTH_OK;

@@ -74,16 +74,19 @@ static const struct {
     {KIND("BertPreTokenizer"),                                                   "a b,^c",                                                                                                    "a|b|,|^|c"                                                                                                                                                                      },
     {KIND("CharDelimiterSplit\",\"delimiter\":\"\u00E9"),             "a\u00E9b\u00E9",                                    "a|b"                                                                             },
     {KIND("FixedLength\",\"length\":2,\"x\":\""),                     "a\u00E9\nbc",                                                                         "a\u00E9|\nb|c"                                                                                                                                                   },
+ // Raised digits and fractions of Latin-1 are of words, but not in classes; others are not.
+    {REGEX("\\\\w+"),                                               "a\u00B2-\u00BD\u2460",                                                        "a\u00B2|-|\u00BD|\u2460"                                                                    },
+    {REGEX("[\\\\w]+"),                                          "a\u00B2",                                                           "a|\u00B2"                                                                               },
  // A blank and what Unicode 9 does not know go with what is before them.
-    {KIND("UnicodeScripts"),                                               " a \u65E5\u3042\u30FC\u30A2 \u0378 b1",
-     "a |\u65E5\u3042\u30FC\u30A2 \u0378 |b|1"                                                                    },
-    {KIND("UnicodeScripts"),                                          "\u00E9\u0301x\u0589\u0860\u0631",
-     "\u00E9|\u0301|x|\u0589\u0860|\u0631"                                                                               },
-    {KIND("UnicodeScripts"),                                         "  \u0378",                                            ""               },
-    {SEQ(META("") "," KIND("Digits")),              "1 a2",                                               "_|1|_a|2"                                                                                        },
-    {REGEX("^.|\\\\w$"),                      "ab\ncd",                                                  "a|b|\n|c|d"                                            },
+    {KIND("UnicodeScripts"),                                         " a \u65E5\u3042\u30FC\u30A2 \u0378 b1",
+     "a |\u65E5\u3042\u30FC\u30A2 \u0378 |b|1"               },
+    {KIND("UnicodeScripts"),              "\u00E9\u0301x\u0589\u0860\u0631",
+     "\u00E9|\u0301|x|\u0589\u0860|\u0631"                                                                                        },
+    {KIND("UnicodeScripts"),                      "  \u0378",                                                  ""                                            },
+    {SEQ(META("") "," KIND("Digits")),                                                  "1 a2",                                           "_|1|_a|2"                                            },
+    {REGEX("^.|\\\\w$"),                                                "ab\ncd",                                                           "a|b|\n|c|d"                                                                        },
  // An empty match cuts too.
-    {SEQ(REGEX("(?=b)|-*") "," BYTES),                                           "ab--bc",                   "a|b|--|b|c"                                                                                                                                                                          },
+    {SEQ(REGEX("(?=b)|-*") "," BYTES),                                           "ab--bc",                         "a|b|--|b|c"                                                                                                                                                                          },
 };
 
 static void print_words(const char *pre_tokenizer, const char *text, berth_text *out) {
