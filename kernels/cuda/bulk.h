@@ -75,6 +75,22 @@ static __device__ inline void cuda_bulk_copy(uint32_t to, const void *from, uint
     }
 }
 
+// True for one thread of a whole warp. Why not by its number: the assembler knows that what comes
+// behind this has one thread, and copies, whose operands a warp has one of, need no loop over
+// lanes.
+template <bool IS_90 = CUDA_IS_90> static __device__ inline bool cuda_is_elected() {
+    uint32_t elected = 0;
+    if constexpr (IS_90) {
+        asm volatile("{\n"
+                     ".reg .pred one;\n"
+                     "elect.sync _|one, 0xffffffff;\n"
+                     "selp.u32 %0, 1, 0, one;\n"
+                     "}"
+                     : "=r"(elected));
+    }
+    return elected != 0;
+}
+
 static __device__ inline uint4 cuda_load_shared(uint32_t from) {
     uint4 value;
     asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"

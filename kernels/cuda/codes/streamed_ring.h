@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// What streamed_codes.cu, which alone includes this, brings into shared memory: stages of codes by
+// one thread, and a copy of x by the warps that multiply.
+#ifndef BERTH_KERNELS_CUDA_CODES_STREAMED_RING_H
+#define BERTH_KERNELS_CUDA_CODES_STREAMED_RING_H
+
+#include <cuda/codes/streamed_stage.h>
+
+namespace {
+
+// Barriers of stage 0; those of the others follow in steps of 8 bytes.
+struct ring {
+    uint32_t memory;
+    uint32_t full;
+    uint32_t empty;
+    int stages;
+    // x and its sums where it is near
+    uint32_t x;
+    uint32_t gap;
+    uint32_t sums;
+};
+
+// Which stage is next, and the parity of its phase.
+struct place {
+    int stage;
+    uint32_t parity;
+
+    __device__ void go_on(int stages) {
+        stage = stage + 1 == stages ? 0 : stage + 1;
+        parity ^= stage == 0;
+    }
+};
+
+// A stage: bytes from `byte` on of the rows of a tile; of 4-bit codes whose x is near with their
+// scales and zero points.
+template <typename K>
+__device__ void bring_stage(const cuda_coded &all, const ring &to, int stage, int first, int byte) {
+    constexpr bool HAS_SCALES = K::IS_NEAR && K::X_RATIO > 1;
+    const uint32_t more = HAS_SCALES ? OUTPUTS * (SCALES + (all.zeros ? ZEROS : 0)) : 0;
+    const uint32_t count = static_cast<uint32_t>(min(STAGE, all.bytes - byte));
+    const uint32_t full = to.full + 8 * stage;
+    const uint32_t memory = to.memory + stage * STAGE_BYTES;
+    const uint8_t *codes = all.weight + static_cast<int64_t>(first) * all.bytes + byte;
+    cuda_barrier_expect(full, OUTPUTS * count + more);
+#pragma unroll
+    for (int row = 0; row < OUTPUTS; ++row) {
+        cuda_bulk_copy(memory + row * STAGE_ROW, codes + static_cast<int64_t>(row) * all.bytes,
+                       count, full);
+    }
+    if constexpr (HAS_SCALES) {
+        const int64_t group = static_cast<int64_t>(first) * all.across + byte / PIECE;
+#pragma unroll
+        for (int row = 0; row < OUTPUTS; ++row) {
+            const int64_t number = group + static_cast<int64_t>(row) * all.across;
+            const uint32_t beside = memory + row * STAGE_ROW + STAGE;
+            cuda_bulk_copy(beside, all.group_scales + number, SCALES, full);
+            if (all.zeros) {
+                cuda_bulk_copy(beside + SCALES, all.zeros + number, ZEROS, full);
+            }
+        }
+    } else if (all.group_scales) {
+        // A stage's scales are a few bytes of a row: on their way to the second cache.
+        const uint16_t *scales = all.group_scales + byte / (all.group / 2);
+#pragma unroll
+        for (int row = 0; row < OUTPUTS; ++row) {
+            gpu_fetch(scales + static_cast<int64_t>(first + row) * all.across);
+        }
+    }
+}
+
+// By the elected thread of a warp. Why not each lane a row: copies take their operands from
+// registers that a warp has one of, so they come one after the other all the same, in a loop over
+// the lanes that takes longer than the memory needs for the bytes.
+template <typename K> __device__ void bring(const cuda_coded &all, const ring &to) {
+    const int step = static_cast<int>(gridDim.x) * OUTPUTS;
+    place at = {0, 1}; // the first round waits for nobody
+    for (int first = static_cast<int>(blockIdx.x) * OUTPUTS; first < all.outputs; first += step) {
+        for (int byte = 0; byte < all.bytes; byte += STAGE) {
+            cuda_barrier_wait(to.empty + 8 * at.stage, at.parity);
+            bring_stage<K>(all, to, at.stage, first, byte);
+            at.go_on(to.stages);
+        }
+    }
+}
+
+// Of the warps that multiply.
+template <typename K> __device__ void wait_for_all() {
+    asm volatile("bar.sync 1, %0;" ::"n"(K::WARPS * 32) : "memory");
+}
+
+// ---- a copy of x --------------------------------------------------------------------------------
+
+__device__ void store_shared(uint32_t to, const uint32_t *words) {
+    asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(words[0]), "r"(words[1]),
+                 "r"(words[2]), "r"(words[3])
+                 : "memory");
+}
+
+// The sum of 16 bytes of x and of those of the 15 threads beside this one.
+__device__ float group_sum(const uint4 &x) {
+    const uint32_t words[4] = {x.x, x.y, x.z, x.w};
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        sum += __uint_as_float(words[i] << 16) + __uint_as_float(words[i] & 0xffff0000u);
+    }
+    for (int mask = GROUP_PIECES / 2; mask > 0; mask /= 2) {
+        sum += gpu_shuffle_xor(sum, mask);
+    }
+    return sum;
+}
+
+// 16 bytes of x, as they are multiplied; of counted codes' also the sums of their groups. By whole
+// warps.
+template <typename K>
+__device__ void keep_piece(const ring &to, int row, int piece, bool is_there, const uint4 &x) {
+    uint32_t words[4] = {x.x, x.y, x.z, x.w};
+    if constexpr (K::X_RATIO > 1) {
+        cuda_interleave(x, words);
+        if constexpr (K::IS_COUNTED) {
+            const float sum = group_sum(x);
+            if (is_there && piece % GROUP_PIECES == 0) {
+                const uint32_t number = static_cast<uint32_t>(piece / GROUP_PIECES * 8 + row);
+                asm volatile("st.shared.f32 [%0], %1;" ::"r"(to.sums + 4 * number), "f"(sum)
+                             : "memory");
+            }
+        }
+    }
+    if (is_there) {
+        store_shared(to.x + static_cast<uint32_t>(row) * to.gap + 16 * static_cast<uint32_t>(piece),
+                     words);
+    }
+}
+
+template <typename K> __device__ void keep_inputs(const cuda_coded &all, const ring &to) {
+    constexpr int AT_ONCE = 4;
+    constexpr int THREADS = K::WARPS * 32;
+    const int pieces = all.bytes * K::X_RATIO / 16;
+    const int thread = threadIdx.y * 32 + threadIdx.x;
+    for (int row = 0; row < all.rows; ++row) {
+        const uint4 *x = reinterpret_cast<const uint4 *>(all.x + row * all.x_gap);
+        for (int first = 0; first < pieces; first += AT_ONCE * THREADS) {
+            uint4 held[AT_ONCE];
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i) {
+                const int piece = first + i * THREADS + thread;
+                held[i] = piece < pieces ? x[piece] : uint4{0, 0, 0, 0};
+            }
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i) {
+                const int piece = first + i * THREADS + thread;
+                keep_piece<K>(to, row, piece, piece < pieces, held[i]);
+            }
+        }
+    }
+    wait_for_all<K>();
+}
+
+} // namespace
+
+#endif
