@@ -2,7 +2,8 @@
 // Input: a layer of e2m1 codes, two to a byte, with e4m3 scales of 16 inputs and one global scale,
 // a divisor. Output: its parameters and nodes. Codes stay as they are stored, scales become bf16,
 // which holds them exactly, and the global ones are one factor per output: nothing is widened that
-// a step has to read. Inputs are quantized and multiplied as the numbers that their codes are.
+// a step has to read. Inputs are quantized and multiplied as the numbers that their codes are. Of
+// experts only the weights may be codes; their scales are floats with the global one in them.
 #include "forms.h"
 
 enum { WEIGHT, SCALE, FACTOR, INPUT_GLOBAL, BIAS };
@@ -34,7 +35,8 @@ static berth_value declare_codes(berth_builder *builder, const berth_linear *lin
     return builder->parameter(builder, &codes);
 }
 
-static berth_value declare_scales(berth_builder *builder, const berth_linear *linear) {
+static berth_value declare_scales(berth_builder *builder, const berth_linear *linear,
+                                  const char *dtype) {
     const int64_t made[] = {linear->output_size, linear->input_size / GROUP};
     int64_t shape[BERTH_QUANT_DIMS];
     berth_parameter scales = describe(builder, linear, "weight_scale", shape);
@@ -42,7 +44,7 @@ static berth_value declare_scales(berth_builder *builder, const berth_linear *li
     scales.input_factor = GROUP;
     scales.is_scale = 1;
     (void)builder->parameter(builder, &scales);
-    return berth_quant_made(builder, linear, "weight_scale_of_groups", "bf16", made);
+    return berth_quant_made(builder, linear, "weight_scale_of_groups", dtype, made);
 }
 
 // What is added before the outputs' factors.
@@ -61,13 +63,31 @@ static int is_weight_only(const berth_linear *linear) {
     return linear->quant->notes[BERTH_NVFP4_IS_WEIGHT_ONLY] != 0;
 }
 
+static void create_stack(berth_builder *builder, const berth_linear *linear, berth_value *weights) {
+    if (!is_weight_only(linear)) {
+        berth_build_fail(builder, BERTH_UNSUPPORTED,
+                         "layer '%s': experts whose inputs are quantized to nvfp4 are not there, "
+                         "only those whose weights alone are",
+                         linear->prefix);
+        return;
+    }
+    weights[WEIGHT] = declare_codes(builder, linear);
+    weights[SCALE] = declare_scales(builder, linear, "f32");
+    declare_global(builder, linear, "weight_global_scale");
+    weights[BIAS] = berth_quant_bias(builder, linear);
+}
+
 static void create_weights(berth_builder *builder, const berth_linear *linear,
                            berth_value *weights) {
     if (berth_form_group(builder, linear, GROUP) != GROUP) {
         return;
     }
+    if (linear->stack_size > 0) {
+        create_stack(builder, linear, weights);
+        return;
+    }
     weights[WEIGHT] = declare_codes(builder, linear);
-    weights[SCALE] = declare_scales(builder, linear);
+    weights[SCALE] = declare_scales(builder, linear, "bf16");
     declare_global(builder, linear, "weight_global_scale");
     weights[FACTOR] =
         berth_quant_made_vector(builder, linear, "output_factors", "f32", linear->output_size);
@@ -99,6 +119,22 @@ static void widen_scales(const berth_tensor *local, const berth_tensor *to) {
     }
 }
 
+// Of every expert and shard: what its codes are multiplied by.
+static void scale_stack(const berth_linear *linear, const berth_tensor *const *stored,
+                        const berth_tensor *to) {
+    const int64_t groups = linear->input_size / GROUP;
+    const int64_t shards = linear->shard_count > 0 ? (int64_t)linear->shard_count : 1;
+    const uint8_t *local = stored[0]->data;
+    const float *globals = stored[1]->data;
+    for (int64_t row = 0; row < berth_quant_rows(linear); ++row) {
+        const float *own = globals + row / linear->output_size * shards;
+        const float factor = 1.0f / global_of(linear, own, row % linear->output_size);
+        for (int64_t i = row * groups; i < (row + 1) * groups; ++i) {
+            ((float *)to->data)[i] = berth_from_f8(local[i]) * factor;
+        }
+    }
+}
+
 static float smallest_of(const berth_tensor *numbers) {
     const float *of = numbers->data;
     float smallest = of[0];
@@ -111,6 +147,10 @@ static float smallest_of(const berth_tensor *numbers) {
 static berth_status process(const berth_host *host, const berth_linear *linear,
                             const berth_tensor *const *stored, const berth_tensor *const *made) {
     (void)host;
+    if (linear->stack_size > 0) {
+        scale_stack(linear, stored, made[0]);
+        return BERTH_OK;
+    }
     const float *globals = stored[1]->data;
     float *factors = made[1]->data;
     widen_scales(stored[0], made[0]);
@@ -163,10 +203,25 @@ static berth_value apply(berth_builder *builder, const berth_linear *linear,
                             BERTH_ATTRIBUTES(BERTH_TEXT("dtype", builder->activation_dtype)));
 }
 
+static berth_quant_stack stack_of(const berth_value *weights) {
+    return (berth_quant_stack){
+        .weight = weights[WEIGHT], .scale = weights[SCALE], .bias = weights[BIAS]};
+}
+
+static berth_value apply_experts(berth_builder *builder, const berth_experts *experts,
+                                 const berth_value *w13, const berth_value *w2) {
+    const berth_quant_stack stacks[] = {stack_of(w13), stack_of(w2)};
+    const berth_quant_codes codes = {
+        .code = "e2m1", .input = "float", .group_shape = {1, GROUP}
+    };
+    return berth_quant_experts(builder, experts, stacks, codes);
+}
+
 const berth_quant_method berth_form_nvfp4 = {
     .size = sizeof(berth_quant_method),
     .name = "nvfp4",
     .create_weights = create_weights,
     .apply = apply,
     .process_weights_after_loading = process,
+    .apply_experts = apply_experts,
 };

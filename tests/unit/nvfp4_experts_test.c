@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// core-quant's nvfp4 for the experts of a mixture: which it takes, and that every expert and shard
+// is scaled by its own global scale, which is a divisor.
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <fp8.h>
+
+#include "base/array.h"
+#include "base/json.h"
+#include "registry/registry.h"
+#include "support/core_registry.h"
+#include "support/test.h"
+
+#define EXPERTS 2
+#define ROWS    6 // two of shard w1, four of w3
+#define GROUPS  3
+
+#define WEIGHTS                                                                                    \
+    "{\"num_bits\": 4, \"type\": \"float\", \"symmetric\": true, \"strategy\": \"tensor_group\", " \
+    "\"group_size\": 16}"
+#define CHECKPOINT(more)                                                                           \
+    "{\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "            \
+    "\"nvfp4-pack-quantized\", \"config_groups\": {\"group_0\": {\"targets\": [\"Linear\"], "      \
+    "\"weights\": " WEIGHTS more "}}}}"
+
+static const char *const names[] = {"a.experts.0.gate_proj", "a.experts.1.down_proj"};
+static const berth_shard gate = {.size = sizeof(berth_shard), .id = "w1", .extent = 2};
+static const berth_shard up = {.size = sizeof(berth_shard), .id = "w3", .offset = 2, .extent = 4};
+static const berth_shard *const shards[] = {&gate, &up};
+
+static const berth_quant_config *find(const berth_registry *registry) {
+    for (size_t i = 0; i < berth_registry_quant_count(registry); ++i) {
+        const berth_quant_config *config = &berth_registry_quant_at(registry, i)->config;
+        if (strcmp(config->name, "compressed-tensors") == 0) {
+            return config;
+        }
+    }
+    return NULL;
+}
+
+static void check_scales(const berth_quant_method *method, const berth_host *host,
+                         const berth_linear *linear) {
+    static const float divisors[EXPERTS * 2] = {3, 7, 11, 1000};
+    uint8_t local[EXPERTS * ROWS * GROUPS];
+    float scales[EXPERTS * ROWS * GROUPS] = {0};
+    for (size_t i = 0; i < sizeof local; ++i) {
+        local[i] = (uint8_t)(0x20 + i); // all of them positive and finite
+    }
+    const berth_tensor from = {.size = sizeof from, .data = local};
+    const berth_tensor globals = {.size = sizeof globals, .data = (void *)(uintptr_t)divisors};
+    const berth_tensor to = {.size = sizeof to, .data = scales};
+    const berth_tensor *const stored[] = {&from, &globals, NULL};
+    const berth_tensor *const made[] = {&to, NULL};
+    CHECK_OK(method->process_weights_after_loading(host, linear, stored, made));
+    for (size_t i = 0; i < BERTH_COUNT(scales); ++i) {
+        const size_t expert = i / ((size_t)ROWS * GROUPS);
+        const size_t shard = i / GROUPS % ROWS < 2 ? 0 : 1;
+        CHECK_NEAR(scales[i], berth_from_f8(local[i]) / divisors[2 * expert + shard],
+                   1e-6 * (double)scales[i]);
+    }
+}
+
+// The first stack of a mixture whose checkpoint says that, and its method.
+typedef struct stack {
+    core_registry core;
+    const berth_host *host;
+    berth_json *checkpoint;
+    berth_quant_layer quant;
+    berth_linear linear;
+    const berth_quant_method *method;
+} stack;
+
+static void open_stack(stack *of, const char *checkpoint) {
+    core_registry_init(&of->core, NULL);
+    CHECK_OK(berth_json_parse(berth_str_from(checkpoint), "config.json", NULL, &of->checkpoint));
+    of->quant = (berth_quant_layer){
+        .size = sizeof of->quant,
+        .config = of->checkpoint,
+        .names = names,
+        .name_count = BERTH_COUNT(names),
+    };
+    of->linear = (berth_linear){
+        .size = sizeof of->linear,
+        .prefix = "a.experts.w13",
+        .input_size = (int64_t)16 * GROUPS,
+        .output_size = ROWS,
+        .stack_size = EXPERTS,
+        .layer_class = "RoutedExperts",
+        .shards = shards,
+        .shard_count = BERTH_COUNT(shards),
+        .quant = &of->quant,
+    };
+    const berth_quant_config *config = find(of->core.registry);
+    assert(config != NULL);
+    of->host = berth_registry_host(of->core.registry);
+    of->method = config->get_quant_method(of->host, of->checkpoint, &of->linear);
+    assert(of->method != NULL);
+    CHECK_STR(of->method->name, "nvfp4");
+}
+
+static void close_stack(stack *of) {
+    berth_json_destroy(of->checkpoint);
+    core_registry_deinit(&of->core);
+}
+
+TEST(experts_in_nvfp4_have_a_scale_of_their_own) {
+    stack of;
+    open_stack(&of, CHECKPOINT(""));
+    CHECK(of.method->apply_experts != NULL);
+    check_scales(of.method, of.host, &of.linear);
+    close_stack(&of);
+}
+
+static char said[512];
+static void note_failure(berth_builder *builder, berth_status status, const char *text,
+                         uint64_t length) {
+    (void)builder;
+    CHECK_INT(status, BERTH_UNSUPPORTED);
+    (void)snprintf(said, sizeof said, "%.*s", (int)length, text);
+}
+
+TEST(experts_whose_inputs_are_nvfp4_are_refused) {
+    stack of;
+    berth_builder builder = {.size = sizeof builder, .fail = note_failure};
+    berth_value weights[BERTH_MAX_WEIGHTS] = {0};
+    open_stack(&of, CHECKPOINT(", \"input_activations\": " WEIGHTS));
+    of.method->create_weights(&builder, &of.linear, weights);
+    CHECK_CONTAINS(said, "layer 'a.experts.w13': experts whose inputs are quantized to nvfp4");
+    close_stack(&of);
+}
