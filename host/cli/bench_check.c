@@ -51,7 +51,7 @@ static double square_mean(const float *values, size_t count) {
 // shares: 22 layers with random weights in bf16 differ by 8 %, as the references themselves do from
 // float32; anything that is wrong differs by much more.
 static void choose_limit(const berth_model_info *model, int64_t width, berth_model_check *check) {
-    const size_t count = BERTH_CHECK_ROWS * (size_t)check->vocab;
+    const size_t count = check->rows * (size_t)check->vocab;
     const double size = sqrt(square_mean(check->logits, count));
     const double share = strcmp(model->activation_dtype, "f16") == 0 ? RMS_F16 : RMS_BF16;
     check->is_rms = strcmp(model->activation_dtype, "f32") != 0;
@@ -62,25 +62,27 @@ static void choose_limit(const berth_model_info *model, int64_t width, berth_mod
 static void record(berth_model_check *check, const berth_output *output) {
     const size_t vocab = (size_t)check->vocab;
     const size_t end = output->first_position + output->logits_rows;
-    if (end <= BERTH_CHECK_ROWS && output->logits_rows > 0) {
+    if (end <= check->rows && output->logits_rows > 0) {
         memcpy(check->logits + output->first_position * vocab, output->logits,
                output->logits_rows * vocab * sizeof *check->logits);
         check->tokens[end - 1] = output->token;
     }
 }
 
-berth_status berth_model_check_record(berth_session *session, int64_t width,
+berth_status berth_model_check_record(berth_session *session, const berth_model_work *work,
                                       berth_model_check *out) {
     berth_model_info model = {.size = sizeof model};
     BERTH_TRY(berth_worker_get_model(session->worker, &model));
-    *out = (berth_model_check){.vocab = model.vocab_size};
-    out->logits =
-        BERTH_ARENA_ARRAY(session->arena, float, BERTH_CHECK_ROWS *(size_t)model.vocab_size);
+    *out = (berth_model_check){
+        .vocab = model.vocab_size,
+        .prompt = work->has_codes ? BERTH_CHECK_PROMPT_OF_CODES : BERTH_CHECK_PROMPT,
+    };
+    out->rows = out->prompt + BERTH_CHECK_TOKENS - 1;
+    out->logits = BERTH_ARENA_ARRAY(session->arena, float, out->rows *(size_t)model.vocab_size);
     if (!out->logits) {
         return berth_arena_exhausted(session->arena, "logits to compare with");
     }
-    BERTH_TRY(
-        berth_bench_add(session, 1, BERTH_CHECK_PROMPT, BERTH_CHECK_TOKENS, BERTH_BENCH_LOGITS));
+    BERTH_TRY(berth_bench_add(session, 1, out->prompt, BERTH_CHECK_TOKENS, BERTH_BENCH_LOGITS));
     while (!berth_engine_is_idle(session->engine)) {
         const berth_output *outputs = NULL;
         size_t count = 0;
@@ -89,7 +91,7 @@ berth_status berth_model_check_record(berth_session *session, int64_t width,
             record(out, &outputs[i]);
         }
     }
-    choose_limit(&model, width, out);
+    choose_limit(&model, work->width, out);
     return BERTH_OK;
 }
 
@@ -128,7 +130,8 @@ static bool has_parted(const comparison *self, uint64_t request) {
 
 static void compare(comparison *self, const berth_output *output) {
     const size_t vocab = (size_t)self->check->vocab;
-    const size_t limit = self->prompt > BERTH_CHECK_PROMPT ? BERTH_CHECK_PROMPT : BERTH_CHECK_ROWS;
+    const berth_model_check *check = self->check;
+    const size_t limit = self->prompt > check->prompt ? check->prompt : check->rows;
     const size_t end = output->first_position + output->logits_rows;
     if (has_parted(self, output->request)) {
         return;
@@ -136,8 +139,7 @@ static void compare(comparison *self, const berth_output *output) {
     for (size_t row = output->first_position; row < end && row < limit; ++row) {
         compare_row(self, output->logits + (row - output->first_position) * vocab, row);
     }
-    if (end > 0 && end <= limit && output->token >= 0 &&
-        output->token != self->check->tokens[end - 1] &&
+    if (end > 0 && end <= limit && output->token >= 0 && output->token != check->tokens[end - 1] &&
         self->parted_count < BERTH_COUNT(self->parted)) {
         self->parted[self->parted_count++] = output->request;
     }
@@ -147,9 +149,9 @@ static berth_status judge(const comparison *self, size_t requests) {
     const berth_model_check *check = self->check;
     const double mean = self->square_sum / ((double)self->rows * (double)check->vocab);
     const double error = check->is_rms ? sqrt(mean) : self->largest;
-    if (self->rows < requests * BERTH_CHECK_PROMPT) {
+    if (self->rows < requests * check->prompt) {
         return BERTH_FAIL(INTERNAL, "%llu rows of logits came to be compared, %zu were wanted",
-                          (unsigned long long)self->rows, requests * BERTH_CHECK_PROMPT);
+                          (unsigned long long)self->rows, requests * check->prompt);
     }
     return error <= check->limit
                ? BERTH_OK
@@ -164,8 +166,7 @@ berth_status berth_model_check_run(berth_session *session, const berth_model_che
                                    size_t requests, size_t prompt) {
     comparison self = {.check = check, .prompt = prompt};
     BERTH_TRY(berth_bench_add(session, requests, prompt,
-                              prompt > BERTH_CHECK_PROMPT ? 1 : BERTH_CHECK_TOKENS,
-                              BERTH_BENCH_LOGITS));
+                              prompt > check->prompt ? 1 : BERTH_CHECK_TOKENS, BERTH_BENCH_LOGITS));
     while (!berth_engine_is_idle(session->engine)) {
         const berth_output *outputs = NULL;
         size_t count = 0;

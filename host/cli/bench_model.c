@@ -343,7 +343,7 @@ static berth_status run_case(model_bench *bench, const model_case *one) {
     }
     berth_progress_show(bench->session, one->name);
     BERTH_TRY(berth_model_check_run(bench->session, &bench->check, one->requests,
-                                    one->prompt == PREFILL ? PREFILL : BERTH_CHECK_PROMPT));
+                                    one->prompt == PREFILL ? PREFILL : bench->check.prompt));
     berth_bench_row *row = &bench->rows[bench->row_count];
     *row = (berth_bench_row){
         .name = one->name,
@@ -380,7 +380,7 @@ static berth_status run_all(model_bench *bench) {
     const size_t count = berth_bench_threads(&bench->session->config, threads);
     BERTH_TRY(open_model(bench, 0));
     berth_progress_show(bench->session, "checking");
-    BERTH_TRY(berth_model_check_record(bench->session, bench->work.width, &bench->check));
+    BERTH_TRY(berth_model_check_record(bench->session, &bench->work, &bench->check));
     for (size_t i = 0; i < count; ++i) {
         BERTH_TRY(run_threads(bench, threads[i]));
     }
@@ -433,9 +433,10 @@ const berth_command berth_command_bench_model = {
         "(prompt 16, then 64 tokens), decode-batch-4 and decode-batch-16, of so many together, "
         "and\n"
         "prefill-512, a prompt of 512 tokens in one step. CASE is a name, or a part of several.\n"
-        "First of all the logits of a prompt of 8 tokens and of 2 tokens after it are compared\n"
+        "First of all the logits of a prompt of 8 tokens (2 of a checkpoint of codes, whose\n"
+        "references are slow) and of 2 tokens after it are compared\n"
         "with those of the ops' references (--custom-ops none), in every case as many requests\n"
-        "together as are timed; in prefill-512 the first 8 rows of the 512. In float32 the "
+        "together as are timed; in prefill-512 the prompt's rows of the 512. In float32 the "
         "largest\n"
         "error is at most 1e-4 times the root of width/64, times the logits' root mean square "
         "where\n"

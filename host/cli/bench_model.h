@@ -22,6 +22,7 @@ typedef struct berth_work_product {
 // Read from the graph and the worker's caches.
 typedef struct berth_model_work {
     uint64_t weight_bytes; // all parameters but tables that only an embedding looks rows up in
+    bool has_codes;        // in place of weights
     berth_work_product *products;
     size_t product_count;
     berth_kv_cache_spec *caches; // one per layer with a cache
@@ -49,13 +50,17 @@ BERTH_MUST_CHECK berth_status berth_bench_add(berth_session *session, size_t req
 
 // ---- the check ----------------------------------------------------------------------------------
 
-#define BERTH_CHECK_PROMPT 8
-#define BERTH_CHECK_TOKENS 3
-#define BERTH_CHECK_ROWS   (BERTH_CHECK_PROMPT + BERTH_CHECK_TOKENS - 1)
+// Why fewer of codes: their references widen them again for every row, one by one.
+#define BERTH_CHECK_PROMPT          8
+#define BERTH_CHECK_PROMPT_OF_CODES 2
+#define BERTH_CHECK_TOKENS          3
+#define BERTH_CHECK_ROWS            (BERTH_CHECK_PROMPT + BERTH_CHECK_TOKENS - 1)
 
 // Logits of a short prompt and its first tokens as the ops' references compute them.
 typedef struct berth_model_check {
-    float *logits; // [BERTH_CHECK_ROWS, vocab]
+    float *logits; // [rows, vocab], of at most BERTH_CHECK_ROWS
+    size_t prompt; // its tokens
+    size_t rows;   // these and those of the tokens behind, but the last
     int64_t vocab;
     int32_t tokens[BERTH_CHECK_ROWS]; // chosen after the row, from the prompt's last row on
     double limit;                     // of the largest or of the root mean square error
@@ -63,9 +68,11 @@ typedef struct berth_model_check {
 } berth_model_check;
 
 // With a session that runs the references.
-BERTH_MUST_CHECK berth_status berth_model_check_record(berth_session *session, int64_t width,
+BERTH_MUST_CHECK berth_status berth_model_check_record(berth_session *session,
+                                                       const berth_model_work *work,
                                                        berth_model_check *out);
-// So many requests together, of a prompt that begins like the recorded one, give the same logits.
+// So many requests together, of a prompt that begins like the recorded one (at least as long), give
+// the same logits.
 // INTERNAL with the figures when they do not.
 BERTH_MUST_CHECK berth_status berth_model_check_run(berth_session *session,
                                                     const berth_model_check *check, size_t requests,

@@ -35,6 +35,19 @@ static uint64_t read_weights(const berth_graph *graph) {
     return bytes;
 }
 
+// Whether any weight is of codes.
+static bool has_codes(const berth_graph *graph) {
+    for (size_t i = 0; i < graph->node_count; ++i) {
+        const berth_graph_node *node = &graph->nodes[i];
+        const char *op = node->kind == BERTH_NODE_OP ? node->op->op.name : "";
+        if (strcmp(op, "scaled_linear") == 0 || strcmp(op, "packed_linear") == 0 ||
+            strcmp(op, "quantized_experts") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 // ---- products -----------------------------------------------------------------------------------
 
 static berth_work_product product_of(const berth_graph *graph, const berth_graph_node *node) {
@@ -106,6 +119,7 @@ berth_status berth_model_work_read(berth_worker *worker, berth_arena *arena,
                           "bench model: the platform's own worker does not tell what it runs");
     }
     out->weight_bytes = read_weights(graph);
+    out->has_codes = has_codes(graph);
     BERTH_TRY(read_products(graph, arena, out));
     return read_caches(worker, arena, out);
 }

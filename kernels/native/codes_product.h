@@ -16,13 +16,24 @@ typedef struct codes_matrix {
     int64_t width; // k
 } codes_matrix;
 
-// A weight before it is scaled.
-static inline float codes_number(const codes_matrix *self, int64_t n, int64_t k) {
+// What row n of the matrix has in one group of columns: codes, and what is taken off each.
+typedef struct codes_run {
+    const void *row; // codes from column 0 on
+    float zero;
+} codes_run;
+
+static inline codes_run codes_run_of(const codes_matrix *self, int64_t n, int64_t group) {
     const int64_t row = self->group + n / self->scales.rows;
-    const int64_t column = k / self->scales.columns;
-    const float zero = self->zeros ? (float)((const uint8_t *)berth_row(self->zeros, row))[column]
-                                   : berth_code_zero(self->code);
-    return berth_code_value(self->code, berth_row(self->weight, self->row + n), k) - zero;
+    return (codes_run){
+        .row = berth_row(self->weight, self->row + n),
+        .zero = self->zeros ? (float)((const uint8_t *)berth_row(self->zeros, row))[group]
+                            : berth_code_zero(self->code),
+    };
+}
+
+// A weight before it is scaled.
+static inline float codes_number(const codes_matrix *self, const codes_run *run, int64_t k) {
+    return berth_code_value(self->code, run->row, k) - run->zero;
 }
 
 static inline float codes_scale(const codes_matrix *self, int64_t n, int64_t group) {
@@ -47,9 +58,10 @@ static inline double codes_multiply(const codes_matrix *self, int64_t n, const c
         const int64_t group = first / self->scales.columns;
         const int64_t rest = self->width - first;
         const int64_t count = rest < self->scales.columns ? rest : self->scales.columns;
+        const codes_run run = codes_run_of(self, n, group);
         double sum = (double)x->addend;
         for (int64_t k = first; k < first + count; ++k) {
-            sum += (double)x->numbers[k] * (double)codes_number(self, n, k);
+            sum += (double)x->numbers[k] * (double)codes_number(self, &run, k);
         }
         const double scale = x->scale_count < 1   ? 1
                              : x->scale_count > 1 ? (double)x->scales[group]

@@ -48,13 +48,26 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
 
 // ---- reference ----------------------------------------------------------------------------------
 
+// Row n as floats [k].
+static void widen(const codes_matrix *matrix, int64_t n, float *weight) {
+    const int64_t columns = matrix->scales.columns;
+    for (int64_t first = 0; first < matrix->width; first += columns) {
+        const codes_run run = codes_run_of(matrix, n, first / columns);
+        const float scale = codes_scale(matrix, n, first / columns);
+        for (int64_t k = first; k < first + columns && k < matrix->width; ++k) {
+            weight[k] = codes_number(matrix, &run, k) * scale;
+        }
+    }
+}
+
 static float multiply(const berth_op_args *args, const float *weight, int64_t row) {
     const berth_tensor *x = args->inputs[X];
+    const void *of_row = berth_row(x, row);
     const berth_tensor *permutation = args->inputs[PERMUTATION];
     const int32_t *from = permutation ? berth_data(permutation) : NULL;
     double sum = 0;
     for (int64_t k = 0; k < berth_row_length(x); ++k) {
-        const float input = berth_load_at(berth_row(x, row), x->dtype, from ? from[k] : k);
+        const float input = berth_load_at(of_row, x->dtype, from ? from[k] : k);
         sum += (double)input * (double)weight[k];
     }
     return (float)sum;
@@ -76,10 +89,7 @@ static berth_status reference(void *self, const berth_op_args *args) {
     float *weight = berth_data(args->workspace);
     for (int64_t n = 0; n < outputs; ++n) {
         const float start = bias ? berth_load_at(berth_data(bias), bias->dtype, n) : 0;
-        for (int64_t k = 0; k < width; ++k) {
-            weight[k] =
-                codes_number(&matrix, n, k) * codes_scale(&matrix, n, k / matrix.scales.columns);
-        }
+        widen(&matrix, n, weight);
         for (int64_t row = 0; row < berth_row_count(y); ++row) {
             berth_store_at(berth_row(y, row), y->dtype, n, multiply(args, weight, row) + start);
         }
