@@ -46,6 +46,12 @@ static berth_value emit_linear(berth_op_graph *graph, const berth_value *x, bert
 #define MOE_SMALL(share) MOE_TEXT(32, 8, 1024, 512, 1024, share)
 // One rank of eight: 8 experts of 4096 and 14336, 2 a token.
 #define MOE_RANK(share) MOE_TEXT(8, 2, 3584, 1792, 4096, share)
+// 8 experts of 1024 and 512, 2 a token, in codes.
+#define MOE_I8(share)                                                                              \
+    "x=x[T,1024] w13_weight=i8[8,1024,1024]<100*" #share                                           \
+    " w13_scale=f32[8,1024,1](0.001,0.002)*" #share " w2_weight=i8[8,1024,512]<100*" #share        \
+    " w2_scale=f32[8,1024,1](0.001,0.002)*" #share                                                 \
+    " topk_weights=f32[T,2](0,1) topk_ids=i32[T,2]<8 code=i8 group_shape=1,-1 input=token"
 
 // Weights of codes, by codes and by activations.
 #define CODES(id, label, rows, n, k, words)                                                        \
@@ -120,10 +126,16 @@ static const berth_op_case cases[] = {
     MOE("moe_experts", "32x512-64", 64, 8, 1024, 512,
         "expert_x=x[8T,1024] expert_first=i32[33]:0..8T" MOE_WEIGHTS(32, 1024, 512, 1024, 1),
         .is_whole = true),
-    MOE("quantized_experts", "8x512-1", 1, 2, 1024, 512,
-        "x=x[T,1024] w13_weight=i8[8,1024,1024]<100*0.25 "
-        "w13_scale=f32[8,1024,1](0.001,0.002)*0.25 w2_weight=i8[8,1024,512]<100*0.25 "
-        "w2_scale=f32[8,1024,1](0.001,0.002)*0.25 topk_weights=f32[T,2](0,1) topk_ids=i32[T,2]<8 "
-        "code=i8 group_shape=1,-1 input=token"),
+    MOE("quantized_experts", "8x512-1", 1, 2, 1024, 512, MOE_I8(0.25)),
+    MOE("quantized_experts", "8x512-512", 512, 2, 1024, 512, MOE_I8(1)),
+    MOE("quantized_experts", "8x512-512-e4m3", 512, 2, 1024, 512,
+        "x=x[T,1024] w13_weight=f8_e4m3fn[8,1024,1024] w13_scale=f32[8,8,8](0.001,0.002) "
+        "w2_weight=f8_e4m3fn[8,1024,512] w2_scale=f32[8,8,4](0.001,0.002) "
+        "topk_weights=f32[T,2](0,1) "
+        "topk_ids=i32[T,2]<8 code=e4m3 group_shape=128,128 input=group"),
+    MOE("quantized_experts", "8x512-512-e2m1", 512, 2, 1024, 512,
+        "x=x[T,1024] w13_weight=u8[8,1024,512]<256 w13_scale=f32[8,1024,32](0.01,0.02) "
+        "w2_weight=u8[8,1024,256]<256 w2_scale=f32[8,1024,16](0.01,0.02) "
+        "topk_weights=f32[T,2](0,1) topk_ids=i32[T,2]<8 code=e2m1 group_shape=1,32 input=float"),
 };
 const berth_op_table berth_op_products = {cases, BERTH_COUNT(cases)};

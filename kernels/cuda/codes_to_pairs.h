@@ -4,21 +4,8 @@
 #ifndef BERTH_KERNELS_CUDA_CODES_TO_PAIRS_H
 #define BERTH_KERNELS_CUDA_CODES_TO_PAIRS_H
 
-#include <cuda/bulk.h>
 #include <cuda/mma.h>
 #include <gpu/codes.h>
-
-static __device__ inline uint2 cuda_load_shared_8(uint32_t from) {
-    uint2 value;
-    asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(value.x), "=r"(value.y) : "r"(from));
-    return value;
-}
-
-static __device__ inline void cuda_store_shared(uint32_t to, const uint4 &value) {
-    asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(value.x), "r"(value.y),
-                 "r"(value.z), "r"(value.w)
-                 : "memory");
-}
 
 // Two codes in the lower half of a register as a pair, the first in the lower half. Capability 9
 // has an instruction for pairs of f16, which widen to f32 and narrow to bf16 exactly.

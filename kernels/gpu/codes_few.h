@@ -28,7 +28,8 @@ static __device__ inline float gpu_codes_dot(const gpu_codes_product &all,
     } else {
         const int group = k / static_cast<int>(all.scales.columns);
         const float zero = gpu_codes_zero(all, gpu_codes_group(all, at.expert, at.output, group));
-        gpu_codes_load<N>(all.code, gpu_codes_row(all, at.expert, at.output), k, zero, weights);
+        const uint8_t *row = gpu_codes_row(all, at.expert, at.output);
+        gpu_codes_widen<N>(all.code, gpu_codes_bytes<N>(all.code, row, k), zero, weights);
     }
     float sum = 0;
 #pragma unroll

@@ -97,19 +97,30 @@ static __device__ inline void gpu_codes_each(const uint8_t *bytes, float *out, F
     }
 }
 
-// N elements of a row from k on, which are of one group, not scaled. The code is asked for once.
+// N codes of a row from k on as they lie, in the first half of the pack where two are a byte.
 template <int N>
-static __device__ inline void gpu_codes_load(berth_code code, const uint8_t *row, int k, float zero,
-                                             float *out) {
-    gpu_pack<uint8_t, N> bytes;
+static __device__ inline gpu_pack<uint8_t, N> gpu_codes_bytes(berth_code code, const uint8_t *row,
+                                                              int k) {
+    gpu_pack<uint8_t, N> bytes = {};
     if (gpu_code_is_half(code)) {
-        const gpu_pack<uint8_t, N / 2> halves = gpu_load<uint8_t, N / 2>(row, k / 2);
-#pragma unroll
-        for (int j = 0; j < N; ++j) {
-            bytes.at[j] = static_cast<uint8_t>(halves.at[j / 2] >> (j % 2 * 4) & 15u);
-        }
+        *reinterpret_cast<gpu_pack<uint8_t, N / 2> *>(bytes.at) =
+            gpu_load<uint8_t, N / 2>(row, k / 2);
     } else {
         bytes = gpu_load<uint8_t, N>(row, k);
+    }
+    return bytes;
+}
+
+// What they are, not scaled; all are of one group. The code is asked for once.
+template <int N>
+static __device__ inline void gpu_codes_widen(berth_code code, const gpu_pack<uint8_t, N> &from,
+                                              float zero, float *out) {
+    gpu_pack<uint8_t, N> bytes = from;
+    if (gpu_code_is_half(code)) {
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+            bytes.at[j] = static_cast<uint8_t>(from.at[j / 2] >> (j % 2 * 4) & 15u);
+        }
     }
     if (code == BERTH_CODE_E4M3) {
         gpu_codes_each<N>(bytes.at, out, [](uint8_t b) { return gpu_from_f8_bits(b); });

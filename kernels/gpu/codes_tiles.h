@@ -89,21 +89,31 @@ static __device__ inline void gpu_codes_grouped(const gpu_codes_product &all,
     });
 }
 
-// blockIdx.x: which outputs; blockIdx.y: the tile of rows, of which there may be fewer than blocks.
+// Which of the rows and outputs a block has; false: none. blockIdx.x: which `outputs` of them;
+// blockIdx.y: the tile of rows, of which there may be fewer than blocks.
+static __device__ inline bool gpu_codes_find_tile(const gpu_ordered &ordered, int experts,
+                                                  int outputs, gpu_codes_tile *out) {
+    const int number = static_cast<int>(blockIdx.y);
+    if (number >= ordered.tiles[experts]) {
+        return false;
+    }
+    const int expert = gpu_expert_of_tile(ordered.tiles, experts, number);
+    const int first = ordered.first[expert] + (number - ordered.tiles[expert]) * GPU_TILE;
+    *out = gpu_codes_tile{expert, ordered.first[expert + 1] - first, ordered.order + first,
+                          static_cast<int>(blockIdx.x) * outputs};
+    return true;
+}
+
 template <typename T, typename X>
 static __global__ void gpu_codes_tiles_kernel(gpu_ordered ordered, int experts,
                                               gpu_codes_product all) {
     __shared__ gpu_tile_room room;
+    gpu_codes_tile tile;
     gpu_let_next_begin();
     gpu_wait_for_inputs();
-    const int number = static_cast<int>(blockIdx.y);
-    if (number >= ordered.tiles[experts]) {
+    if (!gpu_codes_find_tile(ordered, experts, GPU_TILE, &tile)) {
         return; // the whole block
     }
-    const int expert = gpu_expert_of_tile(ordered.tiles, experts, number);
-    const int first = ordered.first[expert] + (number - ordered.tiles[expert]) * GPU_TILE;
-    const gpu_codes_tile tile = {expert, ordered.first[expert + 1] - first, ordered.order + first,
-                                 static_cast<int>(blockIdx.x) * GPU_TILE};
     if (all.scales.across > 1) {
         gpu_codes_grouped<T, X>(all, tile, &room);
     } else {

@@ -185,17 +185,21 @@ struct gpu_expert_sum {
     int64_t width;
     int is_weighted; // already
 
+    // What a choice adds; NaN, so that the step fails where a token is chosen, when there is no
+    // such expert.
+    template <typename T> __device__ float share(int64_t p, int64_t i) const {
+        const int expert = gpu_expert_of(choices, p);
+        if (expert < 0) {
+            return expert == -2 ? NAN : 0.0f;
+        }
+        return gpu_float(static_cast<const T *>(rows)[p * width + i]) *
+               (is_weighted ? 1.0f : choices.weights[p]);
+    }
+
     template <typename T> __device__ float at(int64_t token, int64_t i) const {
         float sum = 0;
         for (int c = 0; c < choices.per_token; ++c) {
-            const int64_t p = token * choices.per_token + c;
-            const int expert = gpu_expert_of(choices, p);
-            if (expert >= 0) {
-                sum += gpu_float(static_cast<const T *>(rows)[p * width + i]) *
-                       (is_weighted ? 1.0f : choices.weights[p]);
-            } else if (expert == -2) {
-                sum = NAN; // so that the step fails where a token is chosen
-            }
+            sum += share<T>(token * choices.per_token + c, i);
         }
         return sum;
     }

@@ -2,9 +2,8 @@
 // quantized_experts on a GPU of any kind, of every code, group and rule of the inputs. x becomes
 // codes once a token, the activation once a choice, on its way out of the first product; then a
 // token's choices are added up. Which way it goes follows from sizes alone.
+#include "coded_experts.h"
 #include "codes_few.h"
-#include "codes_input.h"
-#include "codes_tiles.h"
 #include "experts_run.h"
 
 namespace {
@@ -34,35 +33,6 @@ constexpr stack_inputs STACKS[] = {
     {W2_WEIGHT,  W2_SCALE,  W2_BIAS,  W2_ZERO_POINTS,  W2_INPUT_SCALE },
 };
 
-// A stack and its input [rows, depth].
-struct stack {
-    gpu_code_scales scales;
-    int64_t outputs; // of an expert
-    int64_t depth;
-    int64_t groups; // scales of a row of the input
-};
-
-struct coded : gpu_op {
-    berth_moe moe;
-    berth_dim tokens; // of x
-    berth_code code;
-    gpu_codes_kind kind;
-    int64_t per_token;
-    int64_t experts;
-    int64_t bytes; // of an element of x
-    stack stacks[2];
-};
-
-// A call: the choices and what lies between the steps.
-struct coded_call {
-    gpu_choices choices;
-    gpu_ordered ordered;
-    bool is_few;
-    char *numbers[2]; // the products' inputs as codes, or of x's type where they stay floats
-    float *scales[2];
-    char *inner; // of the first product; the second's result comes to the same place
-};
-
 // x, multiplied by the weight of the token's only choice where that comes first.
 struct weighted_x {
     gpu_rows x;
@@ -76,15 +46,23 @@ struct weighted_x {
 
 // ---- memory -------------------------------------------------------------------------------------
 
-int64_t choices_of(const coded *op, int64_t tokens) {
+// Of an element of x, and of a product's input.
+int64_t element_bytes(const gpu_coded *op) {
+    return BERTH_DTYPE_BITS(op->dtype) / 8;
+}
+int64_t number_bytes(const gpu_coded *op) {
+    return op->kind == GPU_CODES_FLOAT ? element_bytes(op) : 1;
+}
+
+int64_t choices_of(const gpu_coded *op, int64_t tokens) {
     return tokens * op->per_token;
 }
 
 // Lays the workspace out; returns its bytes.
-int64_t lay_out(const coded *op, int64_t tokens, char *memory, coded_call *out) {
+int64_t lay_out(const gpu_coded *op, int64_t tokens, char *memory, gpu_coded_call *out) {
     const int64_t choices = choices_of(op, tokens);
     const int64_t rows[2] = {tokens, choices};
-    const int64_t bytes = op->kind == GPU_CODES_FLOAT ? op->bytes : 1;
+    const int64_t bytes = number_bytes(op);
     const int64_t widest = op->stacks[0].outputs > op->stacks[1].outputs ? op->stacks[0].outputs
                                                                          : op->stacks[1].outputs;
     int64_t at = gpu_ordered_at(memory, op->experts, choices, &out->ordered);
@@ -95,12 +73,12 @@ int64_t lay_out(const coded *op, int64_t tokens, char *memory, coded_call *out) 
         at += gpu_even(rows[i] * op->stacks[i].groups * 4);
     }
     out->inner = memory + at;
-    return at + choices * widest * op->bytes;
+    return at + choices * widest * element_bytes(op);
 }
 
-coded_call begin(const coded *op, const berth_op_args *args) {
+gpu_coded_call begin(const gpu_coded *op, const berth_op_args *args) {
     const int64_t tokens = args->inputs[X]->shape[0];
-    coded_call call = {};
+    gpu_coded_call call = {};
     call.choices =
         gpu_choices_of(args->inputs[TOPK_IDS], args->inputs[TOPK_WEIGHTS], nullptr, op->experts);
     call.is_few = gpu_experts_are_few(tokens, call.choices.count, op->experts);
@@ -112,9 +90,9 @@ coded_call begin(const coded *op, const berth_op_args *args) {
 
 // A product's input from a formula: as codes, or as floats of x's type.
 template <typename T, typename F>
-berth_status give(const coded *op, const berth_op_args *args, const coded_call &call, int which,
-                  const F &formula) {
-    const stack &of = op->stacks[which];
+berth_status give(const gpu_coded *op, const berth_op_args *args, const gpu_coded_call &call,
+                  int which, const F &formula) {
+    const gpu_coded_stack &of = op->stacks[which];
     const berth_tensor *given = args->inputs[STACKS[which].input_scale];
     int64_t shape[2] = {which == 0 ? args->inputs[X]->shape[0] : call.choices.count, of.depth};
     int64_t strides[2];
@@ -134,15 +112,15 @@ berth_status give(const coded *op, const berth_op_args *args, const coded_call &
     return gpu_codes_input_run<T>(op, formula, shape[0], all);
 }
 
-gpu_codes_product product_of(const coded *op, const berth_op_args *args, const coded_call &call,
-                             int which) {
+gpu_codes_product product_of(const gpu_coded *op, const berth_op_args *args,
+                             const gpu_coded_call &call, int which) {
     const stack_inputs &at = STACKS[which];
-    const stack &of = op->stacks[which];
+    const gpu_coded_stack &of = op->stacks[which];
     const berth_tensor *scale = args->inputs[at.scale];
     const berth_tensor *zeros = args->inputs[at.zeros];
     const berth_tensor *bias = args->inputs[at.bias];
     const berth_tensor *given = args->inputs[at.input_scale];
-    const int64_t bytes = op->kind == GPU_CODES_FLOAT ? op->bytes : 1;
+    const int64_t bytes = number_bytes(op);
     gpu_codes_product all = {};
     all.code = op->code;
     all.weight = static_cast<const uint8_t *>(berth_gpu_data(args->inputs[at.weight]));
@@ -165,21 +143,24 @@ gpu_codes_product product_of(const coded *op, const berth_op_args *args, const c
 }
 
 template <typename T, typename X>
-berth_status multiply(const coded *op, const coded_call &call, const gpu_codes_product &all) {
+berth_status multiply(const gpu_coded *op, const gpu_coded_call &call,
+                      const gpu_codes_product &all) {
     const int64_t rows = call.choices.count;
+    const bool is_wide = all.depth % GPU_CODES_WIDE == 0 &&
+                         (all.scales.across == 1 || all.scales.columns % GPU_CODES_WIDE == 0) &&
+                         reinterpret_cast<uintptr_t>(all.weight) % 16 == 0;
     if (!call.is_few) {
-        const gpu_grid tiles = {dim3(gpu_ceil(all.outputs, GPU_TILE),
-                                     static_cast<unsigned>(gpu_experts_tiles(rows, op->experts))),
-                                dim3(GPU_TILE_THREADS), 0};
-        return gpu_run(op, "experts of codes", tiles, gpu_codes_tiles_kernel<T, X>, call.ordered,
-                       static_cast<int>(op->experts), all);
+        const unsigned down = static_cast<unsigned>(gpu_experts_tiles(rows, op->experts));
+        const gpu_grid tiles = {dim3(gpu_ceil(all.outputs, GPU_TILE), down), dim3(GPU_TILE_THREADS),
+                                0};
+        return op->multiply && is_wide
+                   ? op->multiply(op, call, all, down)
+                   : gpu_run(op, "experts of codes", tiles, gpu_codes_tiles_kernel<T, X>,
+                             call.ordered, static_cast<int>(op->experts), all);
     }
     const gpu_grid few = {
         dim3(gpu_ceil(all.outputs, GPU_EXPERTS_WARPS), static_cast<unsigned>(rows)),
         dim3(32, GPU_EXPERTS_WARPS), 0};
-    const bool is_wide = all.depth % GPU_CODES_WIDE == 0 &&
-                         (all.scales.across == 1 || all.scales.columns % GPU_CODES_WIDE == 0) &&
-                         reinterpret_cast<uintptr_t>(all.weight) % 16 == 0;
     return is_wide ? gpu_run(op, "experts of codes, few rows", few,
                              gpu_codes_few_kernel<T, X, GPU_CODES_WIDE>, call.choices, all)
                    : gpu_run(op, "experts of codes, few rows", few, gpu_codes_few_kernel<T, X, 1>,
@@ -187,7 +168,7 @@ berth_status multiply(const coded *op, const coded_call &call, const gpu_codes_p
 }
 
 template <typename T>
-berth_status multiply(const coded *op, const berth_op_args *args, const coded_call &call,
+berth_status multiply(const gpu_coded *op, const berth_op_args *args, const gpu_coded_call &call,
                       int which) {
     const gpu_codes_product all = product_of(op, args, call, which);
     return op->kind == GPU_CODES_FLOAT   ? multiply<T, gpu_codes_x_floats<T>>(op, call, all)
@@ -196,7 +177,7 @@ berth_status multiply(const coded *op, const berth_op_args *args, const coded_ca
 }
 
 template <typename T>
-berth_status run(const coded *op, const berth_op_args *args, const coded_call &call) {
+berth_status run(const gpu_coded *op, const berth_op_args *args, const gpu_coded_call &call) {
     const int is_first = op->moe.is_weighted_first;
     const weighted_x x = {gpu_rows_of(args->inputs[X]), is_first ? call.choices.weights : nullptr};
     const gpu_expert_activation activation = {op->moe, call.inner, op->stacks[0].outputs,
@@ -213,9 +194,9 @@ berth_status run(const coded *op, const berth_op_args *args, const coded_call &c
 
 // ---- the host's side ----------------------------------------------------------------------------
 
-stack stack_of(const berth_op_site *site, const stack_inputs &at, int64_t depth) {
+gpu_coded_stack stack_of(const berth_op_site *site, const stack_inputs &at, int64_t depth) {
     const berth_value_type *weight = site->inputs[at.weight];
-    stack out = {};
+    gpu_coded_stack out = {};
     out.outputs = weight->dims[1].b;
     out.depth = depth;
     out.scales = gpu_code_scales_of(site, out.outputs, depth);
@@ -225,10 +206,13 @@ stack stack_of(const berth_op_site *site, const stack_inputs &at, int64_t depth)
     return out;
 }
 
-berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
-    const berth_status status = gpu_new<coded>(site, device, out_self);
+} // namespace
+
+berth_status gpu_coded_create(const berth_op_site *site, const berth_device *device,
+                              void **out_self) {
+    const berth_status status = gpu_new<gpu_coded>(site, device, out_self);
     if (status == BERTH_OK) {
-        coded *self = static_cast<coded *>(*out_self);
+        gpu_coded *self = static_cast<gpu_coded *>(*out_self);
         const berth_value_type *x = site->inputs[X];
         const int64_t rows = site->inputs[W13_WEIGHT]->dims[1].b;
         self->moe = berth_moe_read(site);
@@ -239,32 +223,30 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
         self->kind = gpu_codes_kind_of(berth_site_attribute(site, "input")->str);
         self->per_token = site->inputs[TOPK_IDS]->dims[1].b;
         self->experts = site->inputs[W13_WEIGHT]->dims[0].b;
-        self->bytes = BERTH_DTYPE_BITS(x->dtype) / 8;
+        self->dtype = x->dtype;
         self->stacks[0] = stack_of(site, STACKS[0], x->dims[1].b);
         self->stacks[1] = stack_of(site, STACKS[1], width);
     }
     return status;
 }
 
-uint64_t workspace(void *self, uint64_t tokens) {
-    const coded *op = static_cast<const coded *>(self);
-    coded_call unused;
+uint64_t gpu_coded_workspace(void *self, uint64_t tokens) {
+    const gpu_coded *op = static_cast<const gpu_coded *>(self);
+    gpu_coded_call unused;
     return static_cast<uint64_t>(
         lay_out(op, static_cast<int64_t>(gpu_extent(op->tokens, tokens)), nullptr, &unused));
 }
 
-berth_status forward(void *self, const berth_op_args *args) {
-    const coded *op = static_cast<const coded *>(self);
+berth_status gpu_coded_forward(void *self, const berth_op_args *args) {
+    const gpu_coded *op = static_cast<const gpu_coded *>(self);
     const berth_tensor *x = args->inputs[X];
     if (x->shape[0] == 0) {
         return BERTH_OK;
     }
-    const coded_call call = begin(op, args);
+    const gpu_coded_call call = begin(op, args);
     return gpu_with_type(
         x->dtype, [&](auto type) { return run<typename decltype(type)::type>(op, args, call); });
 }
-
-} // namespace
 
 extern "C" {
 extern const berth_op_impl berth_kernel_quantized_experts;
@@ -272,9 +254,9 @@ const berth_op_impl berth_kernel_quantized_experts = {
     BERTH_GPU_KERNEL("quantized_experts"),
     .revision = 1,
     .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,
-    .create = create,
-    .workspace = workspace,
-    .forward = forward,
+    .create = gpu_coded_create,
+    .workspace = gpu_coded_workspace,
+    .forward = gpu_coded_forward,
     .destroy = gpu_destroy,
 };
 }

@@ -31,8 +31,8 @@ __device__ void attend(const gpu_attention_call &call, const share &mine, const 
         float scores[2][4] = {};
         uint32_t weights[4];
         score<T, C, WIDTH, IS_DEEP>(query, keys, scores);
-        mask(call, mine, from.scales[0], step, scores);
-        weigh<T, WIDTH, IS_DEEP>(scores, weights, sum);
+        mask(call, mine, query.scales, step, scores);
+        weigh<T, C, WIDTH, IS_DEEP>(scores, weights, sum);
         add_values<T, C, WIDTH>(weights, keys + ROWS_BYTES<C, WIDTH>, sum);
         stage = stage == STAGES<C> - 1 ? 0 : stage + 1;
     }
@@ -86,7 +86,8 @@ __global__ void __launch_bounds__(MOST_WARPS * 32, 2) decode_kernel(decode_call 
     if (slot >= 0 && mine.end == mine.position + 1) {
         store_new<T, C, WIDTH>(call, from, slot);
     }
-    const queries<WIDTH, IS_DEEP> query = load_queries<T, WIDTH, IS_DEEP>(call, token, group);
+    const queries<WIDTH, IS_DEEP> query =
+        load_queries<T, C, WIDTH, IS_DEEP>(call, token, group, from.scales[0]);
     heads_sum<WIDTH> sum = {};
     sum.largest[0] = sum.largest[1] = -INFINITY;
     attend<T, C, WIDTH, IS_DEEP>(call, mine, blocks, query, from, ring, &sum);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys and values of decode attention on their way: which of a sequence's a block has, where they
 // lie, and a warp's ring of stages in shared memory, which copies fill ahead of it. Rows lie there
-// as in the cache, whose elements C are T or codes; codes become T as they are loaded from there.
+// as in the cache, whose elements C are T or codes; codes become f16 as they are loaded from there.
 // Only decode.cu includes this.
 #ifndef BERTH_KERNELS_CUDA_ATTENTION_DECODE_ROWS_H
 #define BERTH_KERNELS_CUDA_ATTENTION_DECODE_ROWS_H
 
 #include <cuda/attention/attention.h>
-#include <cuda/bulk.h>
 #include <cuda/codes_to_pairs.h>
 #include <cuda/mma.h>
+#include <cuda/pieces.h>
 
 namespace {
 
@@ -114,12 +114,15 @@ template <typename C, int WIDTH> __device__ uint32_t place_of(int row, int piece
     return static_cast<uint32_t>((row * PIECES<C, WIDTH> + exchanged) * 16);
 }
 
+// What is multiplied. Why f16 for codes, whatever T is: it has them all, one instruction makes two.
+template <typename T, typename C> struct multiplied { using type = T; };
+template <typename T> struct multiplied<T, gpu_f8> { using type = gpu_f16; };
+
 // Eight elements of a row in a stage, from 8 · eight on.
-template <typename T, typename C, int WIDTH>
-__device__ uint4 load_eight(uint32_t stage, int row, int eight) {
+template <typename C, int WIDTH> __device__ uint4 load_eight(uint32_t stage, int row, int eight) {
     if constexpr (sizeof(C) == 1) {
         const uint32_t half = static_cast<uint32_t>(eight % 2) * 8;
-        return cuda_codes_to_pairs<T>(
+        return cuda_codes_to_pairs<gpu_f16>(
             cuda_load_shared_8(stage + place_of<C, WIDTH>(row, eight / 2) + half));
     } else {
         return cuda_load_shared(stage + place_of<C, WIDTH>(row, eight));

@@ -17,6 +17,7 @@ namespace {
 template <int WIDTH, bool IS_DEEP> struct queries {
     uint4 low[WIDTH / 32];
     uint4 high[IS_DEEP ? WIDTH / 32 : 1];
+    float scales[2]; // that scores of heads g and g + 8 are multiplied by
 };
 
 // A head's running result: columns are elements 8n + tile + 64 · half for column n of a product.
@@ -26,10 +27,44 @@ template <int WIDTH> struct heads_sum {
     float total[2];
 };
 
-template <typename T, int WIDTH, bool IS_DEEP>
+// The largest of a row's scores over the four lanes that have it; likewise their sum.
+__device__ float row_max(float value) {
+    value = fmaxf(value, gpu_shuffle_xor(value, 1));
+    return fmaxf(value, gpu_shuffle_xor(value, 2));
+}
+__device__ float row_sum(float value) {
+    value += gpu_shuffle_xor(value, 1);
+    return value + gpu_shuffle_xor(value, 2);
+}
+
+// A head's query of bf16 as f16, its largest element between 1 and 2 so that none is too large;
+// returns the power of two that it is now smaller by.
+template <int WIDTH> __device__ float narrow(uint4 *query) {
+    uint32_t *pairs = &query->x;
+    float largest = 0;
+#pragma unroll
+    for (int i = 0; i < WIDTH / 8; ++i) {
+        largest = fmaxf(largest, fabsf(__uint_as_float(pairs[i] << 16)));
+        largest = fmaxf(largest, fabsf(__uint_as_float(pairs[i] & 0xffff0000u)));
+    }
+    const uint32_t exponent = __float_as_uint(row_max(largest)) & 0x7f800000u;
+    const bool is_ordinary = exponent > 0 && exponent < 0x7f000000u;
+    const float power = is_ordinary ? __uint_as_float(exponent) : 1.0f;
+    const float inverse = is_ordinary ? __uint_as_float(0x7f000000u - exponent) : 1.0f;
+#pragma unroll
+    for (int i = 0; i < WIDTH / 8; ++i) {
+        pairs[i] = cuda_pair(__uint_as_float(pairs[i] << 16) * inverse,
+                             __uint_as_float(pairs[i] & 0xffff0000u) * inverse, gpu_f16{});
+    }
+    return power;
+}
+
+// `scale`: of the keys.
+template <typename T, typename C, int WIDTH, bool IS_DEEP>
 __device__ queries<WIDTH, IS_DEEP> load_queries(const gpu_attention_call &call, int token,
-                                                int group) {
+                                                int group, float scale) {
     queries<WIDTH, IS_DEEP> out;
+    out.scales[0] = out.scales[1] = call.scale * scale;
     const int g = threadIdx.x / 4;
     const int c = threadIdx.x % 4;
     const uint4 none = {0, 0, 0, 0};
@@ -41,6 +76,12 @@ __device__ queries<WIDTH, IS_DEEP> load_queries(const gpu_attention_call &call, 
         if (IS_DEEP) {
             out.high[j] =
                 g + 8 < group ? load_row(gpu_row<const T>(call.query, first + g + 8) + at) : none;
+        }
+    }
+    if constexpr (sizeof(C) == 1 && gpu_is_bf16<T>) {
+        out.scales[0] *= narrow<WIDTH>(out.low);
+        if constexpr (IS_DEEP) {
+            out.scales[1] *= narrow<WIDTH>(out.high);
         }
     }
     return out;
@@ -55,7 +96,7 @@ __device__ void score(const queries<WIDTH, IS_DEEP> &query, uint32_t keys, float
     uint4 rows[2][WIDTH / 32];
 #pragma unroll
     for (int at = 0; at < 2 * (WIDTH / 32); ++at) {
-        rows[at % 2][at / 2] = load_eight<T, C, WIDTH>(keys, at % 2 * 8 + g, c + at / 2 * 4);
+        rows[at % 2][at / 2] = load_eight<C, WIDTH>(keys, at % 2 * 8 + g, c + at / 2 * 4);
     }
 #pragma unroll
     for (int j = 0; j < WIDTH / 32; ++j) {
@@ -67,8 +108,8 @@ __device__ void score(const queries<WIDTH, IS_DEEP> &query, uint32_t keys, float
         for (int tile = 0; tile < 2; ++tile) {
             const uint4 row = rows[tile][j];
             const uint32_t k[4] = {row.x, row.y, row.z, row.w};
-            cuda_mma(scores[tile], a, k, T{});
-            cuda_mma(scores[tile], b, k + 2, T{});
+            cuda_mma(scores[tile], a, k, typename multiplied<T, C>::type{});
+            cuda_mma(scores[tile], b, k + 2, typename multiplied<T, C>::type{});
         }
     }
 }
@@ -90,30 +131,20 @@ __device__ void add_values(const uint32_t *weights, uint32_t values, heads_sum<W
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const int row = 2 * c + i % 2 + i / 2 * 8;
-            rows[i] = load_eight<T, C, WIDTH>(values, row, g + 8 * half);
+            rows[i] = load_eight<C, WIDTH>(values, row, g + 8 * half);
         }
 #pragma unroll
         for (int tile = 0; tile < 8; ++tile) {
             const uint32_t b[2] = {pair_of(rows[0], rows[1], tile),
                                    pair_of(rows[2], rows[3], tile)};
-            cuda_mma(sum->out[half * 8 + tile], weights, b, T{});
+            cuda_mma(sum->out[half * 8 + tile], weights, b, typename multiplied<T, C>::type{});
         }
     }
 }
 
-// The largest of a row's scores over the four lanes that have it; likewise their sum.
-__device__ float row_max(float value) {
-    value = fmaxf(value, gpu_shuffle_xor(value, 1));
-    return fmaxf(value, gpu_shuffle_xor(value, 2));
-}
-__device__ float row_sum(float value) {
-    value += gpu_shuffle_xor(value, 1);
-    return value + gpu_shuffle_xor(value, 2);
-}
-
 // Scores to weights, in pairs as the first operand of the second product; the sums so far are
 // scaled to the new largest score.
-template <typename T, int WIDTH, bool IS_DEEP>
+template <typename T, typename C, int WIDTH, bool IS_DEEP>
 __device__ void weigh(float (*scores)[4], uint32_t *weights, heads_sum<WIDTH> *sum) {
 #pragma unroll
     for (int row = 0; row < (IS_DEEP ? 2 : 1); ++row) {
@@ -134,8 +165,9 @@ __device__ void weigh(float (*scores)[4], uint32_t *weights, heads_sum<WIDTH> *s
             sum->out[i][2 * row] *= old;
             sum->out[i][2 * row + 1] *= old;
         }
-        weights[row] = cuda_pair(first[0], first[1], T{});
-        weights[2 + row] = cuda_pair(second[0], second[1], T{});
+        const typename multiplied<T, C>::type kind{};
+        weights[row] = cuda_pair(first[0], first[1], kind);
+        weights[2 + row] = cuda_pair(second[0], second[1], kind);
     }
     if (!IS_DEEP) {
         weights[1] = 0;
@@ -143,9 +175,9 @@ __device__ void weigh(float (*scores)[4], uint32_t *weights, heads_sum<WIDTH> *s
     }
 }
 
-// Scaled, capped, in powers of two; hidden keys at minus infinity. `scale` is that of the keys.
-__device__ void mask(const gpu_attention_call &call, const share &mine, float scale, int step,
-                     float (*scores)[4]) {
+// Scaled, capped, in powers of two; hidden keys at minus infinity.
+__device__ void mask(const gpu_attention_call &call, const share &mine, const float *scales,
+                     int step, float (*scores)[4]) {
     const int c = threadIdx.x % 4;
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile) {
@@ -153,7 +185,7 @@ __device__ void mask(const gpu_attention_call &call, const share &mine, float sc
         for (int i = 0; i < 4; ++i) {
             const int key = step + tile * 8 + 2 * c + i % 2;
             const float value =
-                gpu_soft_cap(scores[tile][i] * (call.scale * scale), call.soft_cap) * LOG2E;
+                gpu_soft_cap(scores[tile][i] * scales[i / 2], call.soft_cap) * LOG2E;
             scores[tile][i] = key >= mine.first && key < mine.end ? value : -INFINITY;
         }
     }

@@ -63,12 +63,12 @@ template <typename T, int WIDTH>
 __global__ void __launch_bounds__(WARPS * 32) prefill_codes_kernel(gpu_attention_call call) {
     extern __shared__ __align__(128) unsigned char shared[];
     gpu_let_next_begin();
-    gpu_wait_for_inputs();
+    const uint32_t queries = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
     cuda_task job;
+    gpu_wait_for_inputs();
     if (!cuda_find_task(call, ROWS, KEYS, &job)) {
         return;
     }
-    const uint32_t queries = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
     const uint32_t numbers = queries + ROWS * WIDTH * 2;
     const uint32_t codes = numbers + 2 * NUMBERS_BYTES<WIDTH>;
     const int64_t own = static_cast<int64_t>(blockIdx.x / (call.heads / call.kv_heads)) * WIDTH;

@@ -7,6 +7,7 @@
 #define BERTH_KERNELS_CUDA_ATTENTION_PREFILL_SUMS_H
 
 #include <cuda/attention/prefill.h>
+#include <cuda/pieces.h>
 
 namespace {
 
@@ -18,12 +19,6 @@ constexpr int KEYS = 64;                // of a tile
 // The place of 16 bytes in a tile of rows.
 template <int WIDTH> __device__ uint32_t place_of(int row, int piece) {
     return static_cast<uint32_t>((row * (WIDTH / 8) + (piece ^ (row & 7))) * 16);
-}
-
-__device__ void load_matrices(uint32_t from, uint32_t *to) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(from));
 }
 
 __device__ void load_turned(uint32_t from, uint32_t *to) {
@@ -55,6 +50,16 @@ template <int WIDTH> struct rows_sum {
     float total[2][2] = {};
 };
 
+// Both halves of a warp's queries by pair n of the columns.
+template <typename T, int N>
+__device__ void multiply(const uint32_t (*a)[4], const uint32_t *b, float (*sums)[N][4], int n) {
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+        cuda_mma(sums[m][2 * n], a[m], b, T{});
+        cuda_mma(sums[m][2 * n + 1], a[m], b + 2, T{});
+    }
+}
+
 template <typename T, int WIDTH>
 __device__ void score(uint32_t queries, uint32_t keys, float (*scores)[KEYS / 8][4]) {
     const int lane = threadIdx.x % 32;
@@ -65,18 +70,14 @@ __device__ void score(uint32_t queries, uint32_t keys, float (*scores)[KEYS / 8]
 #pragma unroll
         for (int m = 0; m < 2; ++m) {
             const int row = warp_row + m * 16 + lane % 16;
-            load_matrices(queries + place_of<WIDTH>(row, 2 * d + lane / 16), a[m]);
+            cuda_load_matrices(queries + place_of<WIDTH>(row, 2 * d + lane / 16), a[m]);
         }
 #pragma unroll
         for (int n = 0; n < KEYS / 16; ++n) {
             uint32_t b[4];
             const int row = n * 16 + lane % 8 + lane / 16 * 8;
-            load_matrices(keys + place_of<WIDTH>(row, 2 * d + lane / 8 % 2), b);
-#pragma unroll
-            for (int m = 0; m < 2; ++m) {
-                cuda_mma(scores[m][2 * n], a[m], b, T{});
-                cuda_mma(scores[m][2 * n + 1], a[m], b + 2, T{});
-            }
+            cuda_load_matrices(keys + place_of<WIDTH>(row, 2 * d + lane / 8 % 2), b);
+            multiply<T>(a, b, scores, n);
         }
     }
 }
@@ -189,12 +190,20 @@ __device__ void add_values(uint32_t values, const float (*scores)[KEYS / 8][4],
         for (int d = 0; d < WIDTH / 16; ++d) {
             uint32_t b[4];
             load_turned(values + place_of<WIDTH>(k * 16 + lane % 16, 2 * d + lane / 16), b);
-#pragma unroll
-            for (int m = 0; m < 2; ++m) {
-                cuda_mma(sum->out[m][2 * d], a[m], b, T{});
-                cuda_mma(sum->out[m][2 * d + 1], a[m], b + 2, T{});
-            }
+            multiply<T>(a, b, sum->out, d);
         }
+    }
+}
+
+// Row `row` of a lane's two in one half of the queries, which is a token's.
+template <typename T, int WIDTH>
+__device__ void write_row(const gpu_attention_call &call, int64_t token, const float (*out)[4],
+                          int row, float share) {
+    T *to = gpu_row<T>(call.out, token * call.heads + blockIdx.x);
+#pragma unroll
+    for (int i = 0; i < WIDTH / 8; ++i) {
+        *reinterpret_cast<uint32_t *>(to + i * 8 + 2 * (threadIdx.x % 4)) =
+            cuda_pair(out[i][2 * row] * share, out[i][2 * row + 1] * share, T{});
     }
 }
 
@@ -202,27 +211,18 @@ template <typename T, int WIDTH>
 __device__ void write_out(const gpu_attention_call &call, const cuda_task &job,
                           const rows_sum<WIDTH> &sum) {
     const float scale = power_scale(call, gpu_cache_scale(call.key_scale));
-    const int lane = threadIdx.x % 32;
+    const int first = job.first_query + threadIdx.x / 32 * WARP_ROWS + threadIdx.x % 32 / 4;
 #pragma unroll
-    for (int m = 0; m < 2; ++m) {
-#pragma unroll
-        for (int row = 0; row < 2; ++row) {
-            float factor;
-            const float total =
-                cuda_total(call, sum.largest[m][row] * scale, sum.total[m][row], &factor);
-            const int query =
-                job.first_query + threadIdx.x / 32 * WARP_ROWS + m * 16 + lane / 4 + row * 8;
-            if (query >= job.tokens) {
-                continue;
-            }
-            const float share = factor / total * gpu_cache_scale(call.value_scale);
-            T *to = gpu_row<T>(
-                call.out, static_cast<int64_t>(job.first_token + query) * call.heads + blockIdx.x);
-#pragma unroll
-            for (int i = 0; i < WIDTH / 8; ++i) {
-                *reinterpret_cast<uint32_t *>(to + i * 8 + 2 * (lane % 4)) = cuda_pair(
-                    sum.out[m][i][2 * row] * share, sum.out[m][i][2 * row + 1] * share, T{});
-            }
+    for (int i = 0; i < 4; ++i) {
+        const int m = i / 2;
+        const int row = i % 2;
+        const int query = first + m * 16 + row * 8;
+        float factor;
+        const float total =
+            cuda_total(call, sum.largest[m][row] * scale, sum.total[m][row], &factor);
+        if (query < job.tokens) {
+            write_row<T, WIDTH>(call, job.first_token + query, sum.out[m], row,
+                                factor / total * gpu_cache_scale(call.value_scale));
         }
     }
 }
