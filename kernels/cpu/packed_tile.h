@@ -6,8 +6,7 @@
 //   bf16       where x is bf16 too and its dot product is fast
 //   integers   i8 by i8, exact
 //
-// A few rows widen codes in registers; many widen them once, to panels of linear, and have the same
-// sums in the same order.
+// A few rows widen codes in registers; many once, to panels of linear: the same sums in order.
 #ifndef BERTH_KERNELS_CPU_PACKED_TILE_H
 #define BERTH_KERNELS_CPU_PACKED_TILE_H
 
