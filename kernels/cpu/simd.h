@@ -38,6 +38,7 @@
 // The words that are not operators, in every set:
 //
 //   min, max        the second where one is NaN
+//   bound           `limit`, which is above 0, with the sign of a where a is larger or NaN
 //   larger          the larger of two integers
 //   if_less         the third where the first is below the second, else the fourth
 //   rest            a less the nearest whole number; of infinities 0
@@ -45,6 +46,9 @@
 //   reciprocal      within 2 units in the last place
 //   divide          a / b by 1 / b, which is rounded; right where neither of the three is subnormal
 //                   or infinite, and the quotient above 2^-90
+//   estimate        the same within 2^-14
+//   part            a less the largest whole number that is not above it; of infinities 0
+//   raise           a · 2^(power − part), part being that of the power
 //   widen, narrow   numbers of 16 bits as ones of 32, and their lower halves; _twice: bytes
 //   pack            of four vectors of numbers below 256, joined two by two, the bytes in order:
 //                   pack(join(a, b), join(c, d)); join takes numbers below 2^16, whose order is its
@@ -53,6 +57,9 @@
 //                   finite
 //   round_bf16      the upper half of the result is the bf16 that berth_to_bf16 makes
 //   to_f16          as berth_to_f16 does
+//   join_bf16       two vectors, rounded so, one behind the other, but that a subnormal number
+//                   becomes 0. mix: the halves of such a vector by turns
+//   has_subnormal   whether one of two vectors has such a number
 //   low, high       the lower, the upper halves of two by turns; even, odd: every second lane of
 //                   two, which takes them apart again
 //   table           the number of a table of BERTH_TABLE that the lowest bits of each lane name;
@@ -62,7 +69,8 @@
 //   pick_bytes      of the bytes of two vectors, one behind the other, those that the lowest bits
 //                   of each byte of a third one name
 //
-// dot, dot_bytes and pick_bytes are for machines that berth_vec_has_… them, and no others.
+// dot, dot_bytes and pick_bytes are for machines that berth_vec_has_… them, and no others;
+// join_bf16 is for those that have dot.
 //
 //   store_past      past the caches, to an address of the vector's own alignment; a part of a
 //                   kernel ends with berth_past_end, which orders these stores before what follows
@@ -94,6 +102,11 @@ BERTH_INLINE berth_vec berth_vec_max(berth_vec a, berth_vec b) {
 
 BERTH_INLINE berth_vec berth_vec_min(berth_vec a, berth_vec b) {
     return _mm512_min_ps(a, b);
+}
+
+BERTH_INLINE berth_vec berth_vec_bound(berth_vec a, berth_vec limit) {
+    enum { NEARER_TO_0_WITH_SIGN_OF_FIRST = 2 };
+    return _mm512_range_ps(a, limit, NEARER_TO_0_WITH_SIGN_OF_FIRST);
 }
 
 BERTH_INLINE berth_vec berth_vec_fma(berth_vec a, berth_vec b, berth_vec c) {
@@ -129,6 +142,20 @@ BERTH_INLINE berth_vec berth_vec_reciprocal(berth_vec a) {
     const berth_vec error = _mm512_fnmadd_ps(a, estimate, _mm512_set1_ps(1));
     const __mmask16 has_value = _mm512_cmp_ps_mask(error, error, _CMP_ORD_Q);
     return _mm512_mask_fmadd_ps(estimate, has_value, error, estimate);
+}
+
+BERTH_INLINE berth_vec berth_vec_estimate(berth_vec a) {
+    return _mm512_rcp14_ps(a);
+}
+
+BERTH_INLINE berth_vec berth_vec_part(berth_vec a) {
+    return _mm512_reduce_ps(a, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+}
+
+// The instruction takes the floor of the power.
+BERTH_INLINE berth_vec berth_vec_raise(berth_vec a, berth_vec power, berth_vec part) {
+    (void)part;
+    return _mm512_scalef_ps(a, power);
 }
 
 BERTH_INLINE berth_vec_bits berth_vec_widen(berth_vec_halves a) {
@@ -225,6 +252,26 @@ BERTH_INLINE berth_vec_bits berth_vec_pick_bytes(berth_vec_bits a, berth_vec_bit
 
 BERTH_INLINE int berth_vec_has_pick_bytes(void) {
     return __builtin_cpu_supports("avx512vbmi") != 0;
+}
+
+BERTH_INLINE int berth_vec_has_subnormal(berth_vec a, berth_vec b) {
+    enum { SUBNORMAL = 0x20 };
+    return !_kortestz_mask16_u8(_mm512_fpclass_ps_mask(a, SUBNORMAL),
+                                _mm512_fpclass_ps_mask(b, SUBNORMAL));
+}
+
+BERTH_INLINE berth_vec berth_vec_join_bf16(berth_vec first, berth_vec second) {
+    berth_vec both;
+    __asm__("vcvtne2ps2bf16 %1, %2, %0" : "=v"(both) : "v"(first), "v"(second));
+    return both;
+}
+
+BERTH_INLINE berth_vec berth_vec_mix(berth_vec a) {
+    const __m512i low = _mm512_cvtepu16_epi32(
+        _mm256_set_epi16(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
+    const __m512i turns = _mm512_or_si512(
+        low, _mm512_slli_epi32(_mm512_add_epi32(low, _mm512_set1_epi32(BERTH_LANES)), 16));
+    return (berth_vec)_mm512_permutexvar_epi16(turns, (__m512i)a);
 }
 
 BERTH_INLINE berth_vec berth_vec_low(berth_vec a, berth_vec b) {
@@ -503,7 +550,24 @@ BERTH_INLINE berth_vec berth_vec_scale(berth_vec a, berth_vec power) {
     return a * first * second;
 }
 
+BERTH_INLINE berth_vec berth_vec_bound(berth_vec a, berth_vec limit) {
+    return berth_vec_max(berth_vec_min(a, limit), -limit);
+}
+
+BERTH_INLINE berth_vec berth_vec_part(berth_vec a) {
+    const berth_vec rest = berth_vec_rest(a);
+    return rest + berth_vec_if_less(rest, berth_vec_of(0), berth_vec_of(1), berth_vec_of(0));
+}
+
+BERTH_INLINE berth_vec berth_vec_raise(berth_vec a, berth_vec power, berth_vec part) {
+    return berth_vec_scale(a, power - part);
+}
+
 BERTH_INLINE berth_vec berth_vec_reciprocal(berth_vec a) {
+    return berth_vec_of(1) / a;
+}
+
+BERTH_INLINE berth_vec berth_vec_estimate(berth_vec a) {
     return berth_vec_of(1) / a;
 }
 
@@ -522,6 +586,9 @@ BERTH_INLINE berth_vec_bits berth_vec_round_bf16(berth_vec a) {
 #define berth_vec_has_dot_bytes()           0
 #define berth_vec_pick_bytes(a, b, indices) ((void)(a), (void)(b), (indices))
 #define berth_vec_has_pick_bytes()          0
+#define berth_vec_join_bf16(first, second)  ((void)(second), (first))
+#define berth_vec_has_subnormal(a, b)       ((void)(a), (void)(b), 0)
+#define berth_vec_mix(a)                    (a)
 #endif
 
 // Whether this machine runs what is compiled for a set (all that have AVX2 have F16C, too).
