@@ -10,7 +10,7 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
     return berth_vec_clamp(x, berth_vec_round_to(dtype, berth_vec_of(self->numbers[LIMIT])));
 }
 
-BERTH_SWEEP(unary, formula)
+BERTH_SWEEP(exact_unary, formula)
 
 const berth_op_impl berth_kernel_clamp = {
     BERTH_ACTIVATION_KERNEL("clamp", berth_activation_create),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What activations share: the instance, the sweep over rows. A kernel is its formula (functions.h
-// and gelu.h have what it is made of) and a table.
+// What activations share: the sweep over rows (activation.h has the instance, sweep.h what a loop
+// does beside its formula). A kernel is its formula (functions.h, gelu.h and near.h have what it is
+// made of) and a table.
 //
 // A formula gets vectors of floats, the numbers that its create kept, and the dtype of the result
 // as a constant. All is computed in float32; the one rounding is the store's, where a formula does
@@ -8,81 +9,10 @@
 #ifndef BERTH_KERNELS_CPU_ELEMENTWISE_H
 #define BERTH_KERNELS_CPU_ELEMENTWISE_H
 
-#include <cpu/cpu.h>
-#include <cpu/gelu.h>
-
-// ---- instance -----------------------------------------------------------------------------------
-
-#define BERTH_ACTIVATION_NUMBERS 4
-
-typedef struct berth_activation { // begins as berth_instance does
-    const berth_host *host;
-    const berth_cpu *cpu;
-    float numbers[BERTH_ACTIVATION_NUMBERS]; // what `create` made of the attributes
-    int64_t flag;
-} berth_activation;
-
-static inline berth_status berth_activation_new(const berth_op_site *site,
-                                                const berth_device *device, void **out_self) {
-    const berth_status status = berth_instance_new(site, sizeof(berth_activation), out_self);
-    if (status == BERTH_OK) {
-        ((berth_activation *)*out_self)->cpu = device->self;
-    }
-    return status;
-}
-
-// The f64 attributes of the op, in its order, as numbers; an absent one is 0.
-static inline berth_status berth_activation_create(const berth_op_site *site,
-                                                   const berth_device *device, void **out_self) {
-    const berth_status status = berth_activation_new(site, device, out_self);
-    uint64_t count = 0;
-    for (uint64_t i = 0; status == BERTH_OK && i < site->op->attribute_count; ++i) {
-        if (site->op->attributes[i]->kind == BERTH_ATTRIBUTE_F64 &&
-            count < BERTH_ACTIVATION_NUMBERS) {
-            ((berth_activation *)*out_self)->numbers[count++] = (float)site->attributes[i]->f64;
-        }
-    }
-    return status;
-}
-
-// The same, and in `flag` whether the attribute `approximate` is tanh.
-static inline berth_status berth_gelu_create(const berth_op_site *site, const berth_device *device,
-                                             void **out_self) {
-    const berth_status status = berth_activation_create(site, device, out_self);
-    if (status == BERTH_OK) {
-        ((berth_activation *)*out_self)->flag =
-            strcmp(berth_site_attribute(site, "approximate")->str, "tanh") == 0;
-    }
-    return status;
-}
+#include <cpu/near.h>
+#include <cpu/sweep.h>
 
 // ---- rows ---------------------------------------------------------------------------------------
-
-// y = formula(x); of gated ops `b` is what stands `width` elements after `a`, of others zero.
-typedef berth_vec (*berth_vec_formula)(const berth_activation *self, berth_dtype dtype, berth_vec a,
-                                       berth_vec b);
-
-typedef struct berth_sweep {
-    const berth_activation *self;
-    const berth_op_args *args;
-    int64_t width; // of y
-    int is_past;
-} berth_sweep;
-
-// What a row's loop is compiled for.
-typedef struct berth_sweep_kind {
-    berth_dtype dtype;
-    int is_past;  // its full vectors are stored past the caches
-    int is_gated; // for rows that are one or the other
-} berth_sweep_kind;
-
-BERTH_INLINE void berth_sweep_store(berth_sweep_kind as, void *y, int64_t first, berth_vec a) {
-    if (as.is_past) {
-        berth_vec_pass_as(y, as.dtype, first, a);
-    } else {
-        berth_vec_store_as(y, as.dtype, first, a);
-    }
-}
 
 typedef struct berth_sweep_bf16 {
     const uint16_t *x;
@@ -97,11 +27,13 @@ BERTH_INLINE int64_t berth_sweep_pairs(const berth_activation *self, berth_vec_f
     const berth_vec zero = berth_vec_of(0);
     int64_t first = 0;
     for (; first + 2 * BERTH_LANES <= row.width; first += 2 * BERTH_LANES) {
+        berth_sweep_fetch(as, row.x, first, row.width);
         const berth_vec a = berth_vec_load(row.x + first);
         const berth_vec b = as.is_gated ? berth_vec_load(row.x + row.width + first) : zero;
-        const berth_vec y = berth_vec_pairs_of(
-            formula(self, as.dtype, berth_vec_first_of(a), berth_vec_first_of(b)),
-            formula(self, as.dtype, berth_vec_second_of(a), berth_vec_second_of(b)));
+        const berth_vec one = formula(self, as.dtype, berth_vec_first_of(a), berth_vec_first_of(b));
+        const berth_vec two =
+            formula(self, as.dtype, berth_vec_second_of(a), berth_vec_second_of(b));
+        const berth_vec y = berth_sweep_pairs_of(as, one, two);
         if (as.is_past) {
             berth_vec_store_past(row.y + first, y);
         } else {
@@ -121,6 +53,7 @@ BERTH_INLINE void berth_sweep_any_row(const berth_sweep *in, berth_vec_formula f
         first = berth_sweep_pairs(&self, formula, as, (berth_sweep_bf16){x, y, width});
     }
     for (; first + BERTH_LANES <= width; first += BERTH_LANES) {
+        berth_sweep_fetch(as, x, first, width);
         const berth_vec a = berth_vec_load_as(x, as.dtype, first);
         const berth_vec b = as.is_gated ? berth_vec_load_as(x, as.dtype, width + first) : zero;
         berth_sweep_store(as, y, first, formula(&self, as.dtype, a, b));
@@ -146,6 +79,19 @@ BERTH_INLINE void berth_sweep_gated_row(const berth_sweep *in, berth_vec_formula
     berth_sweep_any_row(in, formula, as, x, y);
 }
 
+// Of formulas that are exact but for the rounding.
+BERTH_INLINE void berth_sweep_exact_unary_row(const berth_sweep *in, berth_vec_formula formula,
+                                              berth_sweep_kind as, const void *x, void *y) {
+    as.is_exact = 1;
+    berth_sweep_unary_row(in, formula, as, x, y);
+}
+
+BERTH_INLINE void berth_sweep_exact_gated_row(const berth_sweep *in, berth_vec_formula formula,
+                                              berth_sweep_kind as, const void *x, void *y) {
+    as.is_exact = 1;
+    berth_sweep_gated_row(in, formula, as, x, y);
+}
+
 typedef void (*berth_sweep_row)(const berth_sweep *in, berth_vec_formula formula,
                                 berth_sweep_kind as, const void *x, void *y);
 
@@ -154,24 +100,27 @@ BERTH_INLINE void berth_sweep_rows(const berth_sweep *in, berth_sweep_row row,
                                    berth_span rows) {
     const berth_rows from = berth_rows_of(in->args->inputs[0]);
     const berth_rows to = berth_rows_of(in->args->outputs[0]);
+    berth_sweep_kind plain = as;
+    plain.is_past = 0;
     for (int64_t i = rows.first; i < rows.end; ++i) {
         const void *x = berth_rows_at(&from, i);
         void *y = berth_rows_at(&to, i);
         if (as.is_past && berth_vec_can_pass(y)) {
             row(in, formula, as, x, y);
         } else {
-            row(in, formula, (berth_sweep_kind){as.dtype, 0, 0}, x, y);
+            row(in, formula, plain, x, y);
         }
     }
 }
 
 BERTH_INLINE void berth_sweep_as(const berth_sweep *in, berth_sweep_row row,
-                                 berth_vec_formula formula, berth_dtype dtype, berth_span rows) {
+                                 berth_vec_formula formula, berth_sweep_kind as, berth_span rows) {
     if (in->is_past) {
-        berth_sweep_rows(in, row, formula, (berth_sweep_kind){dtype, 1, 0}, rows);
+        as.is_past = 1;
+        berth_sweep_rows(in, row, formula, as, rows);
         berth_past_end();
     } else {
-        berth_sweep_rows(in, row, formula, (berth_sweep_kind){dtype, 0, 0}, rows);
+        berth_sweep_rows(in, row, formula, as, rows);
     }
 }
 
@@ -179,12 +128,18 @@ BERTH_INLINE void berth_sweep_as(const berth_sweep *in, berth_sweep_row row,
 BERTH_INLINE void berth_sweep_part(const berth_sweep *in, berth_sweep_row row,
                                    berth_vec_formula formula, berth_span rows) {
     const berth_dtype dtype = in->args->outputs[0]->dtype;
+    const berth_sweep_kind f32 = {.dtype = BERTH_DTYPE_F32};
+    const berth_sweep_kind bf16 = {.dtype = BERTH_DTYPE_BF16};
+    const berth_sweep_kind joined = {.dtype = BERTH_DTYPE_BF16, .is_joined = 1};
+    const berth_sweep_kind f16 = {.dtype = BERTH_DTYPE_F16};
     if (dtype == BERTH_DTYPE_F32) {
-        berth_sweep_as(in, row, formula, BERTH_DTYPE_F32, rows);
+        berth_sweep_as(in, row, formula, f32, rows);
+    } else if (dtype == BERTH_DTYPE_BF16 && berth_vec_has_dot()) {
+        berth_sweep_as(in, row, formula, joined, rows);
     } else if (dtype == BERTH_DTYPE_BF16) {
-        berth_sweep_as(in, row, formula, BERTH_DTYPE_BF16, rows);
+        berth_sweep_as(in, row, formula, bf16, rows);
     } else {
-        berth_sweep_as(in, row, formula, BERTH_DTYPE_F16, rows);
+        berth_sweep_as(in, row, formula, f16, rows);
     }
 }
 
@@ -208,9 +163,8 @@ static inline berth_status berth_sweep_run(void *self, const berth_op_args *args
 BERTH_INLINE berth_vec berth_formula_gelu_tanh(const berth_activation *self, berth_dtype dtype,
                                                berth_vec x, berth_vec unused) {
     (void)self;
-    (void)dtype;
     (void)unused;
-    return berth_vec_gelu_tanh(x);
+    return berth_vec_gelu_tanh_as(dtype, x);
 }
 
 // The part and the forward of a kernel of that formula: `shape` is unary or gated.
@@ -224,6 +178,10 @@ BERTH_INLINE berth_vec berth_formula_gelu_tanh(const berth_activation *self, ber
 
 // Of two formulas, the first where the flag is set. One that asks would keep the numbers of both.
 #define BERTH_SWEEP_EITHER(shape, flagged, other)                                                  \
+    BERTH_SWEEP_PART(shape, flagged, other)                                                        \
+    BERTH_SWEEP_FORWARD
+
+#define BERTH_SWEEP_PART(shape, flagged, other)                                                    \
     static void part_of(const void *work, int64_t part, int64_t parts) {                           \
         const berth_sweep *in = work;                                                              \
         const berth_span rows = berth_share(berth_row_count(in->args->outputs[0]), part, parts);   \
@@ -232,8 +190,7 @@ BERTH_INLINE berth_vec berth_formula_gelu_tanh(const berth_activation *self, ber
         } else {                                                                                   \
             berth_sweep_part(in, berth_sweep_##shape##_row, other, rows);                          \
         }                                                                                          \
-    }                                                                                              \
-    BERTH_SWEEP_FORWARD
+    }
 
 #define BERTH_SWEEP_FORWARD                                                                        \
     static berth_status forward(void *self, const berth_op_args *args) {                           \

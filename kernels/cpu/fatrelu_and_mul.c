@@ -9,7 +9,7 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
     return berth_vec_pick((berth_vec_ints)(a <= threshold), berth_vec_of(0), a) * b;
 }
 
-BERTH_SWEEP(gated, formula)
+BERTH_SWEEP(exact_gated, formula)
 
 const berth_op_impl berth_kernel_fatrelu_and_mul = {
     BERTH_ACTIVATION_KERNEL("fatrelu_and_mul", berth_activation_create),

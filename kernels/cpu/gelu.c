@@ -5,9 +5,11 @@
 BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, berth_vec x,
                                berth_vec unused) {
     (void)self;
-    (void)dtype;
     (void)unused;
-    const berth_vec y = berth_vec_gelu_erf(x);
+    if (BERTH_HAS_TABLE && !berth_is_near(dtype)) {
+        return berth_vec_gelu_halved(x);
+    }
+    const berth_vec y = berth_vec_gelu_erf_as(dtype, x);
     return berth_vec_of(0.5f) * (y + y);
 }
 

@@ -6,10 +6,10 @@
 // where h is above -2^-24.
 //
 // The coefficients are those of the polynomials through h at the five zeros of the fifth Chebyshev
-// polynomial on the piece, in |x| less the piece's middle; the first piece is t times the one of
-// degree 3 through h(t) / t, so that small x keep their relative precision. Errors: 2^-25.9 of the
-// polynomials, and the roundings of float32, together less than 2^-23 or 4 units in the last place
-// (tests/ops/gelu_test.c).
+// polynomial on the piece, in |x| less the piece's middle, over 3/16; the first piece is t times
+// the one of degree 3 through h(t) / t, so that small x keep their relative precision. Errors:
+// 2^-25.9 of the polynomials, and the roundings of float32, together less than 2^-23 or 4 units in
+// the last place (tests/ops/gelu_test.c).
 #ifndef BERTH_KERNELS_CPU_GELU_H
 #define BERTH_KERNELS_CPU_GELU_H
 
@@ -52,38 +52,38 @@ static const float berth_gelu_erf_pieces[BERTH_GELU_TERMS][BERTH_TABLE] = {
      -0x1.3b78ep-23f,
      -0x1.c02c1ap-25f,
      0                                                      },
-    {-0x1p-1f,         -0x1.68966ap-2f, -0x1.b70f8p-3f,  -0x1.866d36p-4f,
-     -0x1.963bbcp-11f, 0x1.116e5cp-4f,  0x1.baa3ep-4f,   0x1.03484ap-3f,
-     0x1.050e9ap-3f,  0x1.dc922ap-4f,  0x1.93c6a6p-4f,  0x1.41894p-4f,
-     0x1.e4e24p-5f,   0x1.5bd2c8p-5f,  0x1.dc428ap-6f,   0x1.37e6c8p-6f,
-     0x1.876f5ap-7f,  0x1.d748f6p-8f,  0x1.1071dcp-8f,  0x1.2eb712p-9f,
-     0x1.436efp-10f,   0x1.4c76fp-11f,   0x1.48ec0ep-12f,  0x1.394f8ep-13f,
-     0x1.1f6b6ep-14f,  0x1.fbfc8ep-16f,  0x1.b086e4p-17f,  0x1.62e6b8p-18f,
-     0x1.18acbep-19f,  0x1.abf28p-21f,   0x1.3a876ap-22f,  0},
-    {0x1.98846cp-2f,   0x1.8a57b6p-2f,  0x1.620184p-2f,  0x1.2591b8p-2f,
-     0x1.bb464p-3f,    0x1.271f02p-3f,  0x1.3ea9c4p-4f,  0x1.7f0bd8p-6f,
-     -0x1.094006p-6f, -0x1.4d8666p-5f, -0x1.ab066ap-5f, -0x1.b70488p-5f,
-     -0x1.8e247ep-5f, -0x1.4a3038p-5f, -0x1.fdc846p-6f,  -0x1.72066p-6f,
-     -0x1.fc47ccp-7f, -0x1.4bb9bep-7f, -0x1.9cadbp-8f,  -0x1.ea5dcep-9f,
-     -0x1.16bc7cp-9f,  -0x1.2f8fe6p-10f, -0x1.3d06b6p-11f, -0x1.3dc18ap-12f,
-     -0x1.31deb6p-13f, -0x1.1aec4cp-14f, -0x1.f72e3p-16f,  -0x1.ae589cp-17f,
-     -0x1.621aap-18f,  -0x1.1868c8p-19f, -0x1.ab8276p-21f, 0},
-    {-0x1.35ba96p-16f, -0x1.8ce6bp-5f,  -0x1.6e8856p-4f, -0x1.e0af14p-4f,
-     -0x1.087ce4p-3f,  -0x1.00576cp-3f, -0x1.bc6ef4p-4f, -0x1.57d8bap-4f,
-     -0x1.d06f8ep-5f, -0x1.ff5a1cp-6f, -0x1.58644p-7f,  0x1.09b814p-8f,
-     0x1.9bcf8ap-7f,  0x1.07634ep-6f,  0x1.0720b2p-6f,   0x1.ca992ap-7f,
-     0x1.6b0e4ep-7f,  0x1.0a4bf6p-7f,  0x1.6dfe68p-8f,  0x1.da8f48p-9f,
-     0x1.239edp-9f,    0x1.54d75cp-10f,  0x1.7bc5ccp-11f,  0x1.9425b6p-12f,
-     0x1.9b5e66p-13f,  0x1.90f63p-14f,   0x1.7698f2p-15f,  0x1.4fb432p-16f,
-     0x1.20c6c2p-17f,  0x1.dd257p-19f,   0x1.7ac45p-20f,   0},
-    {-0x1.0f5bcap-4f,  -0x1.f5a46p-5f,  -0x1.80c162p-5f, -0x1.b6058ap-6f,
-     -0x1.39522p-8f,   0x1.e260cap-7f,  0x1.d5f6dep-6f,  0x1.2464a6p-5f,
-     0x1.2734d2p-5f,  0x1.004f04p-5f,  0x1.8345aap-6f,  0x1.f3110ap-7f,
-     0x1.f8b46ap-8f,  0x1.0299f4p-9f,  -0x1.be2446p-10f, -0x1.d19b72p-9f,
-     -0x1.09aeep-8f,  -0x1.e8c54ep-9f, -0x1.8b812ep-9f, -0x1.238094p-9f,
-     -0x1.8e588ep-10f, -0x1.fdd966p-11f, -0x1.339efp-11f,  -0x1.5f8f7cp-12f,
-     -0x1.7dbeaep-13f, -0x1.8acf72p-14f, -0x1.85a2aap-15f, -0x1.6f790ep-16f,
-     -0x1.4b983ap-17f, -0x1.1e91f6p-18f, -0x1.dac45cp-20f, 0},
+    {-0x1.8p-4f,       -0x1.0e70dp-4f,   -0x1.494bap-5f,   -0x1.24d1e8p-6f,
+     -0x1.30acccp-13f, 0x1.9a258ap-7f,   0x1.4bfae8p-6f,   0x1.84ec7p-6f,
+     0x1.8795e8p-6f,   0x1.656dap-6f,    0x1.2ed4fcp-6f,   0x1.e24dep-7f,
+     0x1.6ba9bp-7f,    0x1.04de16p-7f,  0x1.6531e8p-8f,   0x1.d3da2cp-9f,
+     0x1.259384p-9f,   0x1.6176b8p-10f,  0x1.98aacap-11f,  0x1.c6129cp-12f,
+     0x1.e52668p-13f,  0x1.f2b268p-14f,  0x1.ed6214p-15f,  0x1.d5f754p-16f,
+     0x1.af2124p-17f,  0x1.7cfd6ap-18f,  0x1.44652cp-19f,  0x1.0a2d0ap-20f,
+     0x1.a5031cp-22f,  0x1.40f5ep-23f,   0x1.d7cb2p-25f,   0},
+    {0x1.cb94fap-7f,   0x1.bba2acp-7f,   0x1.8e41b4p-7f,   0x1.4a43fp-7f,
+     0x1.f2af08p-8f,   0x1.4c02e2p-8f,   0x1.667efcp-9f,   0x1.aeed54p-11f,
+     -0x1.2a6806p-11f, -0x1.773732p-10f, -0x1.e06738p-10f, -0x1.ede518p-10f,
+     -0x1.bfe90ep-10f, -0x1.73764p-10f, -0x1.1ec0a8p-10f, -0x1.a0472cp-11f,
+     -0x1.1de862p-11f, -0x1.7530f6p-12f, -0x1.d04366p-13f, -0x1.13d4c4p-13f,
+     -0x1.39940cp-14f, -0x1.5581e2p-15f, -0x1.64a78cp-16f, -0x1.6579bcp-17f,
+     -0x1.581a8cp-18f, -0x1.3e49d6p-19f, -0x1.1b09fcp-20f, -0x1.e423bp-22f,
+     -0x1.8e5df4p-23f, -0x1.3b75ep-24f,  -0x1.e0f2c4p-26f, 0},
+    {-0x1.05556ep-23f, -0x1.4ee2a4p-12f, -0x1.354308p-11f, -0x1.9593b8p-11f,
+     -0x1.be52cp-11f,  -0x1.b09386p-11f, -0x1.76fd9ep-11f, -0x1.221edcp-11f,
+     -0x1.87de2p-12f,  -0x1.af7408p-13f, -0x1.229496p-14f, 0x1.c066a2p-16f,
+     0x1.5b771cp-14f,  0x1.bc7794p-14f, 0x1.bc072cp-14f,  0x1.82f13cp-14f,
+     0x1.325412p-14f,  0x1.c1603p-15f,   0x1.34cea8p-15f,  0x1.9068e4p-16f,
+     0x1.ec1cp-17f,    0x1.1f95b6p-17f,  0x1.406ee4p-18f,  0x1.54ffd2p-19f,
+     0x1.5b17a6p-20f,  0x1.524fb8p-21f,  0x1.3c110cp-22f,  0x1.1b400ap-23f,
+     0x1.e74f68p-25f,  0x1.929796p-26f,  0x1.3f95a4p-27f,  0},
+    {-0x1.57702cp-14f, -0x1.3d7204p-14f, -0x1.e6f4cp-15f,  -0x1.152f82p-15f,
+     -0x1.8c8bfp-18f,  0x1.31414p-16f,   0x1.296638p-15f,  0x1.720f62p-15f,
+     0x1.759edap-15f,  0x1.446402p-15f,  0x1.ea242cp-16f,  0x1.3bd0c8p-16f,
+     0x1.3f622cp-17f,  0x1.474ad8p-19f, -0x1.1a52f4p-19f, -0x1.26a45ep-18f,
+     -0x1.504154p-18f, -0x1.354cdcp-18f, -0x1.f48f7ep-19f, -0x1.70eebcp-19f,
+     -0x1.f82814p-20f, -0x1.42a392p-20f, -0x1.855528p-21f, -0x1.bcf198p-22f,
+     -0x1.e32554p-23f, -0x1.f3ae8cp-24f, -0x1.ed21ep-25f,  -0x1.d11536p-26f,
+     -0x1.a3acaap-27f, -0x1.6ab0bcp-28f, -0x1.2c7042p-29f, 0},
 };
 
 static const float berth_gelu_tanh_pieces[BERTH_GELU_TERMS][BERTH_TABLE] = {
@@ -118,57 +118,69 @@ static const float berth_gelu_tanh_pieces[BERTH_GELU_TERMS][BERTH_TABLE] = {
      -0x1.54078ap-25f,
      -0x1.4bf08p-27f,
      -0x1.2a390cp-29f,
-     0                                                     },
-    {-0x1p-1f,         -0x1.68989cp-2f, -0x1.b72ed2p-3f, -0x1.871a3ep-4f,
-     -0x1.16795cp-10f, 0x1.0ffa92p-4f, 0x1.b96e92p-4f,  0x1.031d3cp-3f,
-     0x1.058d46p-3f,  0x1.deeef8p-4f,  0x1.9717d4p-4f,  0x1.451224p-4f,
-     0x1.ead23cp-5f,  0x1.5f7efap-5f,  0x1.de439cp-6f,   0x1.352ccep-6f,
-     0x1.7b9714p-7f,  0x1.ba01e8p-8f,  0x1.e753dcp-9f,  0x1.fbba12p-10f,
-     0x1.f2c6e6p-11f,  0x1.ccee72p-12f,  0x1.8fba1ep-13f,  0x1.447d86p-14f,
-     0x1.ebe58ap-16f,  0x1.5b36cp-17f,   0x1.c74c8ep-19f,  0x1.148bf8p-20f,
-     0x1.366626p-22f,  0x1.410afp-24f,  0x1.312984p-26f,  0},
-    {0x1.98846ep-2f,   0x1.8a469ap-2f,  0x1.61c954p-2f,  0x1.253b24p-2f,
-     0x1.baaedap-3f,   0x1.270c82p-3f, 0x1.4029a2p-4f,  0x1.8b5462p-6f,
-     -0x1.f401acp-7f, -0x1.46efdcp-5f, -0x1.a7b9d2p-5f, -0x1.b80938p-5f,
-     -0x1.92f50cp-5f, -0x1.511d66p-5f, -0x1.05e184p-5f,  -0x1.7cdb9ep-6f,
-     -0x1.043db2p-6f, -0x1.4eb282p-7f, -0x1.951fbep-8f, -0x1.cd1f7p-9f,
-     -0x1.ecdb7ep-10f, -0x1.edc4d6p-11f, -0x1.cebe6ap-12f, -0x1.94c7bcp-13f,
-     -0x1.49bb26p-14f, -0x1.f3112ep-16f, -0x1.5e064ep-17f, -0x1.c5e6cp-19f,
-     -0x1.0f64p-20f,   -0x1.2a818p-22f, -0x1.2d3936p-24f, 0},
-    {-0x1.3ccc32p-16f, -0x1.8ea95cp-5f, -0x1.6fa59cp-4f, -0x1.e111bp-4f,
-     -0x1.07f35p-3f,   -0x1.fe291p-4f, -0x1.b95c26p-4f, -0x1.559cdcp-4f,
-     -0x1.cff36cp-5f, -0x1.03be82p-5f, -0x1.7516a6p-7f, 0x1.99b05ep-9f,
-     0x1.85f168p-7f,  0x1.038eep-6f,   0x1.0a3208p-6f,   0x1.d9992p-7f,
-     0x1.7c790ep-7f,  0x1.18e5a8p-7f,  0x1.804aa4p-8f,  0x1.e8edccp-9f,
-     0x1.21a212p-9f,   0x1.3f8864p-10f,  0x1.47fc1ep-11f,  0x1.38cfbp-12f,
-     0x1.14bedcp-13f,  0x1.c561a4p-15f,  0x1.5727aap-16f,  0x1.def316p-18f,
-     0x1.337dfcp-19f,  0x1.6a65a4p-21f, 0x1.8719dep-23f,  0},
-    {-0x1.10af1cp-4f,  -0x1.f76074p-5f, -0x1.802058p-5f, -0x1.afb29ep-6f,
-     -0x1.16f042p-8f,  0x1.ee7df8p-7f, 0x1.d5568cp-6f,  0x1.205544p-5f,
-     0x1.2107dcp-5f,  0x1.f59416p-6f,  0x1.7e47aep-6f,  0x1.f84e5p-7f,
-     0x1.0ceb9cp-7f,  0x1.528fc2p-9f,  -0x1.3f9048p-10f, -0x1.b39278p-9f,
-     -0x1.0b3cb2p-8f, -0x1.00b398p-8f, -0x1.aad53cp-9f, -0x1.3e1f8ap-9f,
-     -0x1.afa64ep-10f, -0x1.0c7bcep-10f, -0x1.33374cp-11f, -0x1.43c124p-12f,
-     -0x1.3a3ca2p-13f, -0x1.18b8e2p-14f, -0x1.cd1d3ep-16f, -0x1.5ba90ep-17f,
-     -0x1.e07052p-19f, -0x1.2fa81p-20f, -0x1.5e68ccp-22f, 0},
+     0                                                      },
+    {-0x1.8p-4f,       -0x1.0e7274p-4f,  -0x1.49631ep-5f,  -0x1.2553aep-6f,
+     -0x1.a1b60ap-13f, 0x1.97f7dcp-7f,   0x1.4b12eep-6f,  0x1.84abdap-6f,
+     0x1.8853e8p-6f,   0x1.67333ap-6f,   0x1.3151ep-6f,    0x1.e79b36p-7f,
+     0x1.701dacp-7f,   0x1.079f3cp-7f,   0x1.66b2b4p-8f,   0x1.cfc334p-9f,
+     0x1.1cb15p-9f,    0x1.4b816ep-10f,  0x1.6d7ee4p-11f,  0x1.7ccb8ep-12f,
+     0x1.76152cp-13f,  0x1.59b2d6p-14f,  0x1.2bcb96p-15f,  0x1.e6bc48p-17f,
+     0x1.70ec28p-18f,  0x1.04691p-19f,   0x1.55796ap-21f,  0x1.9ed1f4p-23f,
+     0x1.d19938p-25f,  0x1.e19068p-27f,  0x1.c9be46p-29f,  0},
+    {0x1.cb94fcp-7f,   0x1.bb8f6ep-7f,   0x1.8e027ep-7f,   0x1.49e288p-7f,
+     0x1.f204b6p-8f,   0x1.4bee12p-8f,   0x1.682ed6p-9f,  0x1.bcbeeep-11f,
+     -0x1.1940fp-11f,  -0x1.6fcdd8p-10f, -0x1.dcb10cp-10f, -0x1.ef0a6p-10f,
+     -0x1.c553aep-10f, -0x1.7b4112p-10f, -0x1.269db4p-10f, -0x1.ac7712p-11f,
+     -0x1.24c568p-11f, -0x1.7888d2p-12f, -0x1.c7c3b6p-13f, -0x1.0361bp-13f,
+     -0x1.153b76p-14f, -0x1.15beb8p-15f, -0x1.044b1cp-16f, -0x1.c760b4p-18f,
+     -0x1.72f28ap-19f, -0x1.18b9aap-20f, -0x1.89c718p-22f, -0x1.fea398p-24f,
+     -0x1.31508p-25f,  -0x1.4fd1bp-27f,  -0x1.52e05cp-29f, 0},
+    {-0x1.0b4c4ap-23f, -0x1.505ee6p-12f, -0x1.3633bcp-11f, -0x1.95e6ecp-11f,
+     -0x1.bd6a98p-11f, -0x1.ae72a6p-11f, -0x1.7465cp-11f, -0x1.203c5ap-11f,
+     -0x1.877564p-12f, -0x1.b6517cp-13f, -0x1.3acb1cp-14f, 0x1.59acdp-16f,
+     0x1.4903bp-14f,   0x1.b6011ap-14f,  0x1.c1346ep-14f,  0x1.8f9934p-14f,
+     0x1.410624p-14f,  0x1.da038cp-15f,  0x1.443efap-15f,  0x1.9c88a4p-16f,
+     0x1.e8c17ep-17f,  0x1.0d9b14p-17f,  0x1.14bcbap-18f,  0x1.07ef3cp-19f,
+     0x1.d30214p-21f,  0x1.7e8a62p-22f,  0x1.218978p-23f,  0x1.941d1ap-25f,
+     0x1.03724cp-26f,  0x1.31c5c2p-28f,  0x1.49fdd4p-30f,  0},
+    {-0x1.591dap-14f,  -0x1.3e8b0ap-14f, -0x1.e628fp-15f,  -0x1.112f08p-15f,
+     -0x1.610814p-18f, 0x1.38ebb6p-16f,  0x1.2900c4p-15f, 0x1.6cebeap-15f,
+     0x1.6dcdf2p-15f,  0x1.3d67b6p-15f,  0x1.e3d2b8p-16f,  0x1.3f218ep-16f,
+     0x1.545a32p-17f,  0x1.ac7df2p-19f,  -0x1.94729cp-20f, -0x1.13a2bp-18f,
+     -0x1.5238d2p-18f, -0x1.44e34cp-18f, -0x1.0e1afp-18f,  -0x1.929feap-19f,
+     -0x1.11273ep-19f, -0x1.53ccbp-20f,  -0x1.84d1fcp-21f, -0x1.99c072p-22f,
+     -0x1.8db4bep-23f, -0x1.6349fep-24f, -0x1.23cc82p-25f, -0x1.b801f6p-27f,
+     -0x1.300714p-28f, -0x1.8050b4p-30f, -0x1.bb7ca2p-32f, 0},
 };
 
-// Why the first bound: an infinite x is infinite, while a step beyond the last piece times 0 must
-// be 0; of -infinity it is NaN, as the product of 0 and infinity that gelu is.
-BERTH_INLINE berth_vec berth_vec_gelu_of(berth_gelu_pieces pieces, berth_vec x) {
-    const berth_vec width = berth_vec_of(0.1875f);
+// h(|x|). Beyond the last piece it is 0, of NaN it is that.
+BERTH_INLINE berth_vec berth_vec_gelu_bend(berth_gelu_pieces pieces, berth_vec x) {
     const berth_vec magic = berth_vec_of(0x1.8p+23f); // the sum's lowest bits are a whole number
-    const berth_vec last = berth_vec_of(0x1.8p+23f + (BERTH_TABLE - 1));
-    const berth_vec finite = berth_vec_min(berth_vec_of(0x1p+100f), x);
-    const berth_vec t = (berth_vec)((berth_vec_bits)finite & 0x7fffffffu);
-    const berth_vec piece = berth_vec_min(last, berth_vec_fma(t, berth_vec_of(16.0f / 3), magic));
-    const berth_vec step = berth_vec_fma(magic - piece, width, t);
+    const berth_vec end = berth_vec_of(BERTH_TABLE - 1);
+    const berth_vec size = (berth_vec)((berth_vec_bits)x & 0x7fffffffu);
+    const berth_vec t = berth_vec_min(end, size * berth_vec_of(16.0f / 3));
+    const berth_vec piece = t + magic;
+    const berth_vec step = t - (piece - magic);
     berth_vec sum = berth_vec_table(pieces[BERTH_GELU_TERMS - 1], (berth_vec_bits)piece);
     BERTH_UNROLL
     for (int i = BERTH_GELU_TERMS - 2; i >= 0; --i) {
         sum = berth_vec_fma(sum, step, berth_vec_table(pieces[i], (berth_vec_bits)piece));
     }
-    return berth_vec_max(berth_vec_of(0), x) + sum;
+    return sum;
+}
+
+// max(x, 0) + h(|x|); of -infinity NaN, as the product of 0 and infinity that gelu is.
+BERTH_INLINE berth_vec berth_vec_gelu_of(berth_gelu_pieces pieces, berth_vec x) {
+    const berth_vec half = berth_vec_of(0.5f);
+    const berth_vec size = (berth_vec)((berth_vec_bits)x & 0x7fffffffu);
+    return berth_vec_fma(x, half, size * half) + berth_vec_gelu_bend(pieces, x);
+}
+
+// x · (1 + erf) / 2 in this order: the largest numbers overflow.
+BERTH_INLINE berth_vec berth_vec_gelu_halved(berth_vec x) {
+    const berth_vec size = (berth_vec)((berth_vec_bits)x & 0x7fffffffu);
+    const berth_vec bend = berth_vec_gelu_bend(berth_gelu_erf_pieces, x);
+    return berth_vec_fma(x + size, berth_vec_of(0.5f), bend);
 }
 
 BERTH_INLINE berth_vec berth_vec_gelu_erf(berth_vec x) {

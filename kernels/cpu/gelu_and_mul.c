@@ -5,13 +5,13 @@
 BERTH_INLINE berth_vec by_erf(const berth_activation *self, berth_dtype dtype, berth_vec a,
                               berth_vec b) {
     (void)self;
-    return berth_vec_round_to(dtype, berth_vec_gelu_erf(a)) * b;
+    return berth_vec_round_as(dtype, berth_vec_gelu_erf_as(dtype, a)) * b;
 }
 
 BERTH_INLINE berth_vec by_tanh(const berth_activation *self, berth_dtype dtype, berth_vec a,
                                berth_vec b) {
     (void)self;
-    return berth_vec_round_to(dtype, berth_vec_gelu_tanh(a)) * b;
+    return berth_vec_round_as(dtype, berth_vec_gelu_tanh_as(dtype, a)) * b;
 }
 
 BERTH_SWEEP_EITHER(gated, by_tanh, by_erf)

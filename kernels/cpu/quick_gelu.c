@@ -5,9 +5,11 @@
 BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, berth_vec x,
                                berth_vec unused) {
     (void)self;
-    (void)dtype;
     (void)unused;
-    return x * berth_vec_sigmoid(berth_vec_of(1.702f) * x);
+    if (berth_is_near(dtype)) {
+        return berth_vec_curve(berth_curve_quick_gelu, BERTH_CURVE_QUICK, x);
+    }
+    return berth_vec_gate_as(dtype, x, berth_vec_of(1.702f), x);
 }
 
 BERTH_SWEEP(unary, formula)

@@ -11,7 +11,7 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
     return positive * positive;
 }
 
-BERTH_SWEEP(unary, formula)
+BERTH_SWEEP(exact_unary, formula)
 
 const berth_op_impl berth_kernel_relu2 = {
     BERTH_ACTIVATION_KERNEL("relu2", berth_activation_create),

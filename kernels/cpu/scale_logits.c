@@ -15,7 +15,7 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
     return berth_vec_of(self->numbers[SCALE]) * x;
 }
 
-BERTH_SWEEP(unary, formula)
+BERTH_SWEEP(exact_unary, formula)
 
 const berth_op_impl berth_kernel_scale_logits = {
     BERTH_ACTIVATION_KERNEL("scale_logits", berth_activation_create),

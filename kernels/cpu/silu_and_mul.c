@@ -5,7 +5,7 @@
 BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, berth_vec a,
                                berth_vec b) {
     (void)self;
-    return berth_vec_round_to(dtype, berth_vec_silu(a)) * b;
+    return berth_vec_round_as(dtype, berth_vec_silu_as(dtype, a)) * b;
 }
 
 BERTH_SWEEP(gated, formula)

@@ -9,7 +9,7 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
                                berth_vec b) {
     const berth_vec limit = berth_vec_round_to(dtype, berth_vec_of(self->numbers[SWIGLU_LIMIT]));
     const berth_vec g = berth_vec_at_most(a, limit);
-    const berth_vec glu = g * berth_vec_sigmoid(berth_vec_of(self->numbers[ALPHA]) * g);
+    const berth_vec glu = berth_vec_gate_as(dtype, g, berth_vec_of(self->numbers[ALPHA]), g);
     return glu * (berth_vec_clamp(b, limit) + berth_vec_of(self->numbers[BETA]));
 }
 

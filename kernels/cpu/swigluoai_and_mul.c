@@ -9,7 +9,7 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
                                berth_vec b) {
     const berth_vec limit = berth_vec_round_to(dtype, berth_vec_of(self->numbers[LIMIT]));
     const berth_vec g = berth_vec_at_most(a, limit);
-    const berth_vec glu = g * berth_vec_sigmoid(berth_vec_of(self->numbers[ALPHA]) * g);
+    const berth_vec glu = berth_vec_gate_as(dtype, g, berth_vec_of(self->numbers[ALPHA]), g);
     return (berth_vec_clamp(b, limit) + berth_vec_of(1)) * glu;
 }
 
@@ -30,6 +30,12 @@ BERTH_INLINE void berth_sweep_paired_row(const berth_sweep *in, berth_vec_formul
     const int64_t width = in->width;
     const int64_t bytes = 2 * (BERTH_DTYPE_BITS(as.dtype) / 8);
     int64_t first = 0;
+    for (; first + 2 * BERTH_LANES <= width; first += 2 * BERTH_LANES) {
+        const char *pairs = (const char *)x + first * bytes;
+        const berth_vec low = of_pairs(&self, of, as.dtype, pairs);
+        const berth_vec high = of_pairs(&self, of, as.dtype, pairs + BERTH_LANES * bytes);
+        berth_sweep_store_two(as, y, first, low, high);
+    }
     for (; first + BERTH_LANES <= width; first += BERTH_LANES) {
         const void *pairs = (const char *)x + first * bytes;
         berth_sweep_store(as, y, first, of_pairs(&self, of, as.dtype, pairs));

@@ -5,7 +5,7 @@
 BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, berth_vec a,
                                berth_vec b) {
     const berth_vec limit = berth_vec_round_to(dtype, berth_vec_of(self->numbers[0]));
-    return berth_vec_at_most(berth_vec_silu(a), limit) * berth_vec_clamp(b, limit);
+    return berth_vec_at_most(berth_vec_silu_as(dtype, a), limit) * berth_vec_clamp(b, limit);
 }
 
 BERTH_SWEEP(gated, formula)
