@@ -16,8 +16,30 @@ static bool is_digit(uint32_t code) {
     return berth_jinja_char_is(code, BERTH_JINJA_DIGIT);
 }
 
+static bool is_numeric(uint32_t code) {
+    return berth_jinja_char_is(code, BERTH_JINJA_NUMERIC);
+}
+
 static bool is_alphanumeric(uint32_t code) {
-    return is_alphabetic(code) || is_digit(code);
+    return is_alphabetic(code) || is_numeric(code);
+}
+
+// Digits that no decimal number is written with: raised, lowered, in circles, of old scripts.
+static bool is_any_digit(uint32_t code) {
+    static const uint32_t ranges[][2] = {
+  // clang-format off
+        {0xb2, 0xb3}, {0xb9, 0xb9}, {0x1369, 0x1371}, {0x19da, 0x19da},
+        {0x2070, 0x2070}, {0x2074, 0x2079}, {0x2080, 0x2089}, {0x2460, 0x2468},
+        {0x2474, 0x247c}, {0x2488, 0x2490}, {0x24ea, 0x24ea}, {0x24f5, 0x24fd},
+        {0x24ff, 0x24ff}, {0x2776, 0x277e}, {0x2780, 0x2788}, {0x278a, 0x2792},
+        {0x10a40, 0x10a43}, {0x10e60, 0x10e68}, {0x11052, 0x1105a}, {0x1f100, 0x1f10a},
+  // clang-format on
+    };
+    bool is_one = is_digit(code);
+    for (size_t i = 0; i < BERTH_COUNT(ranges) && !is_one; ++i) {
+        is_one = code >= ranges[i][0] && code <= ranges[i][1];
+    }
+    return is_one;
 }
 
 static bool is_space(uint32_t code) {
@@ -33,7 +55,7 @@ static bool is_ascii(uint32_t code) {
 }
 
 static bool is_identifier(uint32_t code) {
-    return code == '_' || is_alphanumeric(code);
+    return code == '_' || is_alphabetic(code) || is_digit(code);
 }
 
 // Whether all characters are so; what an empty string is, is the caller's to say.
@@ -58,7 +80,9 @@ static berth_status all_are(berth_jinja *j, const berth_jinja_args *args, char_f
     }
 
 ALL_ARE(has_letters, is_alphabetic, false)
-ALL_ARE(has_digits, is_digit, false)
+ALL_ARE(has_decimals, is_digit, false)
+ALL_ARE(has_digits, is_any_digit, false)
+ALL_ARE(has_numerals, is_numeric, false)
 ALL_ARE(has_letters_or_digits, is_alphanumeric, false)
 ALL_ARE(has_spaces, is_space, false)
 ALL_ARE(has_printable, is_printable, true)
@@ -261,13 +285,13 @@ static berth_status reset(berth_jinja *j, const berth_jinja_args *args, berth_ji
 const berth_jinja_builtin berth_jinja_class_methods[] = {
     {.name = "isalpha",      .run = has_letters},
     {.name = "isdigit",                      .run = has_digits},
-    {.name = "isdecimal",.run = has_digits},
-    {.name = "isnumeric",    .run = has_digits},
+    {.name = "isdecimal",.run = has_decimals},
+    {.name = "isnumeric",    .run = has_numerals},
     {.name = "isalnum",                      .run = has_letters_or_digits},
-    {.name = "isspace",  .run = has_spaces},
+    {.name = "isspace",.run = has_spaces},
     {.name = "isprintable",      .run = has_printable},
     {.name = "isascii",                      .run = has_ascii},
-    {.name = "isidentifier",    .run = is_name},
+    {.name = "isidentifier",      .run = is_name},
     {.name = "islower",  .run = is_small},
     {.name = "isupper",                      .run = is_capital},
     {.name = "istitle",.run = is_titled},

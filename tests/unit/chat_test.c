@@ -139,18 +139,21 @@ TEST(loops_have_their_variables_and_scopes) {
 TEST(blocks_and_macros_give_their_text) {
     static const rendering rows[] = {
         {.source = "{% macro t(a, b='!') %}{{ a }}{{ b }}{% endmacro %}{{ t(1) }}{{ t(1, b=2) }}",
-         .expected = "1!12"                                                                                                     },
+         .expected = "1!12"                                                                                                          },
         {.source = "{% macro t() %}[{{ caller(1) }}]{% endmacro %}{% call(x) t() %}{{ x }}"
-                   "{% endcall %}",                                                       .expected = "[1]"            },
+                   "{% endcall %}",                                                       .expected = "[1]"                 },
         {.source = "{% macro t() %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ t(1, a=2) }}",
-         .expected = "(1,){'a': 2}"                                                                                             },
-        {.source = "{% set a | upper %}x{{ n }}{% endset %}{{ a }}",                               .expected = "X3"             },
-        {.source = "{{ '\u01C6a a\u03A3'|title }}",                                                .expected = "\u01C4a A\u03C3"},
-        {.source = "a{#-",                                                                         .expected = "a"              },
-        {.source = "{% filter trim | title %} a b {% endfilter %}",                                .expected = "A B"            },
-        {.source = "{% with a = 1, b = n %}{{ a + b }}{% endwith %}{{ a }}",                       .expected = "4"              },
-        {.source = "{% generation %}g{% endgeneration %}",                                         .expected = "g"              },
-        {.source = "{{ strftime_now('%Y-%m') }}",                                                  .expected = "2025-07"        },
+         .expected = "(1,){'a': 2}"                                                                                                  },
+        {.source = "{% set a | upper %}x{{ n }}{% endset %}{{ a }}",                               .expected = "X3"                  },
+        {.source = "{{ '\u01C6a a\u03A3'|title }}",                                                .expected = "\u01C4a A\u03C3"     },
+        {.source = "a{#-",                                                                         .expected = "a"                   },
+        {.source =
+             "{% for c in '1\u00B2\u00BDa'|list %}{{ [c.isdecimal(), c.isdigit(), c.isnumeric(), "
+             "c.isalnum()]|map('int')|join }} {% endfor %}",                              .expected = "1111 0111 0011 0001 "},
+        {.source = "{% filter trim | title %} a b {% endfilter %}",                                .expected = "A B"                 },
+        {.source = "{% with a = 1, b = n %}{{ a + b }}{% endwith %}{{ a }}",                       .expected = "4"                   },
+        {.source = "{% generation %}g{% endgeneration %}",                                         .expected = "g"                   },
+        {.source = "{{ strftime_now('%Y-%m') }}",                                                  .expected = "2025-07"             },
     };
     check_renderings(rows, BERTH_COUNT(rows));
     check_refusal("{% macro t() %}{% endmacro %}{{ t(1) }}", BERTH_INVALID_ARGUMENT,
