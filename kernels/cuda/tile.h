@@ -59,4 +59,20 @@ static __device__ inline void cuda_tile_copy(uint32_t to, const CUtensorMap *map
     }
 }
 
+// The same of what is read once: it is the first to leave the second cache.
+template <bool IS_90 = CUDA_IS_90>
+static __device__ inline void cuda_tile_stream(uint32_t to, const CUtensorMap *map, int column,
+                                               int row, uint32_t barrier) {
+    if constexpr (IS_90) {
+        asm volatile("{\n"
+                     ".reg .b64 once;\n"
+                     "createpolicy.fractional.L2::evict_first.b64 once, 1.0;\n"
+                     "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                     ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], once;\n"
+                     "}" ::"r"(to),
+                     "l"(map), "r"(column), "r"(row), "r"(barrier)
+                     : "memory");
+    }
+}
+
 #endif

@@ -18,9 +18,14 @@
 #define GPU_QUANT_HELD 4   // loads that a thread keeps
 #define GPU_QUANT_FEW  128 // rows that leave multiprocessors idle
 
-// The larger of two magnitudes; NaN where one is. Why as integers: they have the same order, NaN
-// above all, and the larger of two is one instruction.
+// The larger; NaN where the first or the second is NaN.
 static __device__ inline float gpu_larger(float a, float b) {
+    return a != a || a > b ? a : b;
+}
+
+// The same of numbers that are not below 0. As integers they have the same order, NaN above all,
+// and the larger of two is one instruction.
+static __device__ inline float gpu_larger_size(float a, float b) {
     const uint32_t left = __float_as_uint(a);
     const uint32_t right = __float_as_uint(b);
     return __uint_as_float(left > right ? left : right);
@@ -41,7 +46,7 @@ static __device__ inline float gpu_block_max(float value, float *room) {
     }
     __syncthreads();
     const unsigned lane = threadIdx.x % 32;
-    return gpu_warp_max(lane < blockDim.x / 32 ? room[lane] : 0.0f);
+    return gpu_warp_max(room[lane < blockDim.x / 32 ? lane : 0]);
 }
 
 // i8, to nearest, ties to even, saturated; a NaN becomes 0.
@@ -66,7 +71,7 @@ static __device__ inline float gpu_quant_largest(const gpu_pack<T, N> &pack, con
                                                  float largest) {
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-        largest = gpu_larger(rule.magnitude(gpu_float(pack.at[j])), largest);
+        largest = gpu_larger_size(rule.magnitude(gpu_float(pack.at[j])), largest);
     }
     return largest;
 }

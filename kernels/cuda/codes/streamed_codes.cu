@@ -46,16 +46,29 @@ template <typename K> __device__ void load_near(uint32_t from, inputs<1> *out) {
     }
 }
 
-// One step's codes out of the ring; what a short last stage leaves of the one before it is zero.
-template <typename K> __device__ void load_codes(uint32_t from, int there, codes *out) {
-    const uint4 none = {0, 0, 0, 0};
+// One step's codes out of a stage, from byte `part` of its rows on. Of 4 bits: what a short last
+// stage leaves of the one before it, `there` bytes from the lane's first on, is zero.
+template <typename K>
+__device__ void load_codes(uint32_t stage, int part, [[maybe_unused]] int there, codes *out) {
+    const uint32_t row = threadIdx.x / 4;
+    const uint32_t lane = threadIdx.x % 4;
+    [[maybe_unused]] const uint4 none = {0, 0, 0, 0};
 #pragma unroll
     for (int i = 0; i < K::PIECES; ++i) {
-        const uint4 low = cuda_load_shared(from + i * PIECE);
-        const uint4 high = cuda_load_shared(from + 8 * STAGE_ROW + i * PIECE);
-        const bool is_there = K::IS_NEAR || i * PIECE < there;
-        out[i].low = is_there ? low : none;
-        out[i].high = is_there ? high : none;
+        const uint32_t at = static_cast<uint32_t>(part + i * PIECE);
+        if constexpr (K::X_RATIO == 1) {
+            const uint32_t from = stage + at / PANEL * PANEL_BYTES + row * PANEL +
+                                  (((lane ^ row) * 16) ^ (at & PIECE));
+            out[i].low = cuda_load_shared(from);
+            out[i].high = cuda_load_shared(from + 8 * PANEL);
+        } else {
+            const uint32_t from = stage + row * STAGE_ROW + at + lane * 16;
+            const bool is_there = K::IS_NEAR || i * PIECE < there;
+            const uint4 low = cuda_load_shared(from);
+            const uint4 high = cuda_load_shared(from + 8 * STAGE_ROW);
+            out[i].low = is_there ? low : none;
+            out[i].high = is_there ? high : none;
+        }
     }
 }
 
@@ -132,18 +145,6 @@ __device__ void finish(const cuda_coded &all, const typename K::template sums<EI
     }
 }
 
-// Where a warp is: a stage's bytes of the rows of a tile.
-struct position {
-    int first; // output
-    int begin; // byte
-
-    __device__ position next(const cuda_coded &all) const {
-        return begin + STAGE < all.bytes
-                   ? position{first, begin + STAGE}
-                   : position{first + static_cast<int>(gridDim.x) * OUTPUTS, 0};
-    }
-};
-
 // What a warp has loaded ahead: x of the next step, and what a kind wants of the next stage. Both
 // go on from tile to tile.
 template <typename K, int EIGHTS> struct ahead {
@@ -159,7 +160,6 @@ __device__ void multiply_stage(const cuda_coded &all, const ring &from, const po
                                typename K::template sums<EIGHTS> *sums) {
     const int part = static_cast<int>(threadIdx.y) * (STAGE / K::WARPS);
     const int mine = part + threadIdx.x % 4 * 16;
-    const uint32_t in_stage = static_cast<uint32_t>(mine) + threadIdx.x / 4 * STAGE_ROW;
     const uint32_t beside =
         from.memory + at->stage * STAGE_BYTES + threadIdx.x / 4 * STAGE_ROW + STAGE;
     const position next = now.next(all);
@@ -179,8 +179,8 @@ __device__ void multiply_stage(const cuda_coded &all, const ring &from, const po
             load_inputs<K, EIGHTS>(all, step + 1 < K::STEPS ? byte + PIECE : next.begin + mine,
                                    &loaded->x[turn ^ 1]);
         }
-        load_codes<K>(from.memory + at->stage * STAGE_BYTES + in_stage + step * PIECE,
-                      all.bytes - byte, w);
+        load_codes<K>(from.memory + at->stage * STAGE_BYTES, part + step * PIECE, all.bytes - byte,
+                      w);
         bits |= loaded->of[TURN].fetch(all, beside, step);
         K::template multiply<EIGHTS>(w, loaded->x[turn], loaded->of[TURN],
                                      all.scale_dtype == BERTH_DTYPE_BF16, step, sums);
@@ -238,8 +238,9 @@ template <typename T, typename K, int EIGHTS> struct multiplier {
 
 template <typename T, typename K, int EIGHTS>
 __global__ void __launch_bounds__((K::WARPS + 1) * 32, BLOCKS)
-    streamed_codes_kernel(cuda_coded all, layout places) {
-    extern __shared__ __align__(128) unsigned char shared[];
+    streamed_codes_kernel(cuda_coded all, layout places,
+                          const __grid_constant__ CUtensorMap codes) {
+    extern __shared__ __align__(1024) unsigned char shared[];
     __shared__ __align__(8) uint64_t signals[2 * STAGES];
     __shared__ room_of<K, EIGHTS> room[ROOMS<K, EIGHTS>][K::WARPS];
     const uint32_t signal = static_cast<uint32_t>(__cvta_generic_to_shared(signals));
@@ -262,7 +263,7 @@ __global__ void __launch_bounds__((K::WARPS + 1) * 32, BLOCKS)
     __syncthreads();
     if (threadIdx.y == K::WARPS) {
         if (cuda_is_elected()) {
-            bring<K>(all, stages);
+            bring<K>(all, stages, &codes);
         }
         return;
     }
@@ -280,7 +281,9 @@ __global__ void __launch_bounds__((K::WARPS + 1) * 32, BLOCKS)
 // ---- the host's side ----------------------------------------------------------------------------
 
 template <typename K, int EIGHTS> layout lay_out(const cuda_coded &all) {
-    constexpr uint32_t TAKEN = ROOMS<K, EIGHTS> * K::WARPS * sizeof(room_of<K, EIGHTS>) + 128;
+    // Sums and barriers, up to where the ring begins.
+    constexpr uint32_t TAKEN =
+        (ROOMS<K, EIGHTS> * K::WARPS * sizeof(room_of<K, EIGHTS>) + 128 + 1023) / 1024 * 1024;
     const uint32_t groups = static_cast<uint32_t>(all.bytes) * 2 / NEAR_GROUP;
     layout places = {STAGES, 0, STAGES * STAGE_BYTES};
     if (K::IS_NEAR) {
@@ -296,6 +299,25 @@ template <typename K, int EIGHTS> layout lay_out(const cuda_coded &all) {
     return places;
 }
 
+// Codes of 8 bits as rows of words of 8 bytes.
+berth_status describe(const gpu_op *op, const cuda_coded &all, CUtensorMap *out) {
+    const cuda_tile_encode encode = cuda_find_tile_encode();
+    const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(all.bytes / 8),
+                                 static_cast<cuuint64_t>(all.outputs)};
+    const cuuint64_t gaps[1] = {static_cast<cuuint64_t>(all.bytes)};
+    const cuuint32_t box[2] = {PANEL / 8, OUTPUTS};
+    const cuuint32_t steps[2] = {1, 1};
+    // Why no promotion: fetching 256 bytes at once costs 2 % of a decode step.
+    const bool is_described =
+        encode &&
+        encode(out, CU_TENSOR_MAP_DATA_TYPE_UINT64, 2, const_cast<uint8_t *>(all.weight), sizes,
+               gaps, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+               CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+    return is_described ? BERTH_OK
+                        : BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE,
+                                            "the driver does not describe a weight's tiles");
+}
+
 template <typename T, typename K, int EIGHTS>
 berth_status launch(const gpu_op *op, const cuda_coded &all, const layout &places) {
     const cudaError_t error =
@@ -305,11 +327,16 @@ berth_status launch(const gpu_op *op, const cuda_coded &all, const layout &place
         return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
                                  places.bytes, cudaGetErrorString(error));
     }
+    CUtensorMap codes = {};
+    const berth_status described = K::X_RATIO == 1 ? describe(op, all, &codes) : BERTH_OK;
+    if (described != BERTH_OK) {
+        return described;
+    }
     const unsigned tiles = gpu_ceil(all.outputs, OUTPUTS);
     const unsigned most = static_cast<unsigned>(op->gpu->multiprocessors[op->device] * BLOCKS);
     const gpu_grid grid = {dim3(tiles < most ? tiles : most), dim3(32, K::WARPS + 1), places.bytes};
-    return gpu_run(op, "a product of codes", grid, streamed_codes_kernel<T, K, EIGHTS>, all,
-                   places);
+    return gpu_run(op, "a product of codes", grid, streamed_codes_kernel<T, K, EIGHTS>, all, places,
+                   codes);
 }
 
 // Whether no stage is short, and scales and zero points can be copied beside its codes.

@@ -31,20 +31,35 @@ struct place {
     }
 };
 
-// A stage: bytes from `byte` on of the rows of a tile; of 4-bit codes whose x is near with their
-// scales and zero points.
+// A stage: bytes from `byte` on of the rows of a tile. Codes of 8 bits, as `codes` describes them:
+// panels, whose rows' 16-byte pieces are exchanged by the row's number, so that lanes read them
+// from different banks; what is behind the end is zeros. Why not a copy a row: to start so many
+// takes longer than the memory needs for the bytes. Codes of 4 bits come by rows, behind which
+// those whose x is near have scales and zero points.
 template <typename K>
-__device__ void bring_stage(const cuda_coded &all, const ring &to, int stage, int first, int byte) {
+__device__ void bring_stage(const cuda_coded &all, const ring &to, const CUtensorMap *codes,
+                            const position &now, int stage) {
+    const int first = now.first;
+    const int byte = now.begin;
     constexpr bool HAS_SCALES = K::IS_NEAR && K::X_RATIO > 1;
     const uint32_t more = HAS_SCALES ? OUTPUTS * (SCALES + (all.zeros ? ZEROS : 0)) : 0;
-    const uint32_t count = static_cast<uint32_t>(min(STAGE, all.bytes - byte));
     const uint32_t full = to.full + 8 * stage;
     const uint32_t memory = to.memory + stage * STAGE_BYTES;
-    const uint8_t *codes = all.weight + static_cast<int64_t>(first) * all.bytes + byte;
+    if constexpr (K::X_RATIO == 1) {
+        cuda_barrier_expect(full, OUTPUTS * STAGE);
+#pragma unroll
+        for (int panel = 0; panel < STAGE / PANEL; ++panel) {
+            cuda_tile_stream(memory + panel * PANEL_BYTES, codes, (byte + panel * PANEL) / 8, first,
+                             full);
+        }
+        return;
+    }
+    const uint32_t count = static_cast<uint32_t>(min(STAGE, all.bytes - byte));
+    const uint8_t *rows = all.weight + static_cast<int64_t>(first) * all.bytes + byte;
     cuda_barrier_expect(full, OUTPUTS * count + more);
 #pragma unroll
     for (int row = 0; row < OUTPUTS; ++row) {
-        cuda_bulk_copy(memory + row * STAGE_ROW, codes + static_cast<int64_t>(row) * all.bytes,
+        cuda_bulk_copy(memory + row * STAGE_ROW, rows + static_cast<int64_t>(row) * all.bytes,
                        count, full);
     }
     if constexpr (HAS_SCALES) {
@@ -71,13 +86,14 @@ __device__ void bring_stage(const cuda_coded &all, const ring &to, int stage, in
 // By the elected thread of a warp. Why not each lane a row: copies take their operands from
 // registers that a warp has one of, so they come one after the other all the same, in a loop over
 // the lanes that takes longer than the memory needs for the bytes.
-template <typename K> __device__ void bring(const cuda_coded &all, const ring &to) {
+template <typename K>
+__device__ void bring(const cuda_coded &all, const ring &to, const CUtensorMap *codes) {
     const int step = static_cast<int>(gridDim.x) * OUTPUTS;
     place at = {0, 1}; // the first round waits for nobody
     for (int first = static_cast<int>(blockIdx.x) * OUTPUTS; first < all.outputs; first += step) {
         for (int byte = 0; byte < all.bytes; byte += STAGE) {
             cuda_barrier_wait(to.empty + 8 * at.stage, at.parity);
-            bring_stage<K>(all, to, at.stage, first, byte);
+            bring_stage<K>(all, to, codes, {first, byte}, at.stage);
             at.go_on(to.stages);
         }
     }

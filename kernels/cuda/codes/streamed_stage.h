@@ -6,6 +6,7 @@
 
 #include <cuda/bulk.h>
 #include <cuda/codes/codes.h>
+#include <cuda/tile.h>
 
 namespace {
 
@@ -19,6 +20,8 @@ constexpr uint32_t STAGE_ROW = STAGE + 64; // in the ring: rows begin in differe
 constexpr uint32_t SCALES = 32;            // bytes of a row's scales of 4-bit codes in a stage
 constexpr uint32_t ZEROS = 16;             // and of its zero points, which follow
 constexpr uint32_t STAGE_BYTES = OUTPUTS * STAGE_ROW;
+constexpr int PANEL = 128; // bytes of a row of codes of 8 bits that lie together in the ring
+constexpr uint32_t PANEL_BYTES = OUTPUTS * PANEL;
 constexpr uint32_t BLOCK_BYTES = 113u << 10; // of a block's shared memory, where BLOCKS fit
 constexpr int GROUP_PIECES = PIECE / 4;      // of x in 16 bits, 16 bytes each: a piece's inputs
 constexpr int NEAR_GROUP = 2 * PIECE;        // codes of 4 bits whose inputs have a sum
@@ -65,6 +68,18 @@ struct finishing {
     float x_scale;
     float bias;
     int32_t sum_bias;
+};
+
+// Where a warp is: a stage's bytes of the rows of a tile.
+struct position {
+    int first; // output
+    int begin; // byte
+
+    __device__ position next(const cuda_coded &all) const {
+        return begin + STAGE < all.bytes
+                   ? position{first, begin + STAGE}
+                   : position{first + static_cast<int>(gridDim.x) * OUTPUTS, 0};
+    }
 };
 
 } // namespace
