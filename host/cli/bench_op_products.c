@@ -129,8 +129,8 @@ static const berth_op_case cases[] = {
     MOE("quantized_experts", "8x512-1", 1, 2, 1024, 512, MOE_I8(0.25)),
     MOE("quantized_experts", "8x512-512", 512, 2, 1024, 512, MOE_I8(1)),
     MOE("quantized_experts", "8x512-512-e4m3", 512, 2, 1024, 512,
-        "x=x[T,1024] w13_weight=f8_e4m3fn[8,1024,1024] w13_scale=f32[8,8,8](0.001,0.002) "
-        "w2_weight=f8_e4m3fn[8,1024,512] w2_scale=f32[8,8,4](0.001,0.002) "
+        "x=x[T,1024] w13_weight=f8_e4m3fn[8,1024,1024]<100 w13_scale=f32[8,8,8](0.001,0.002) "
+        "w2_weight=f8_e4m3fn[8,1024,512]<100 w2_scale=f32[8,8,4](0.001,0.002) "
         "topk_weights=f32[T,2](0,1) "
         "topk_ids=i32[T,2]<8 code=e4m3 group_shape=128,128 input=group"),
     MOE("quantized_experts", "8x512-512-e2m1", 512, 2, 1024, 512,
