@@ -9,6 +9,7 @@
 
 #define RMS_BF16 0.03 // of the logits' root mean square, times the root of the layers
 #define RMS_F16  0.004
+#define OF_CODES 3 // times as much where inputs are quantized: a last bit may be a whole code
 
 // ---- requests -----------------------------------------------------------------------------------
 
@@ -50,13 +51,15 @@ static double square_mean(const float *values, size_t count) {
 // rounds away counts more, it adds up from layer to layer, and single logits say little. Why these
 // shares: 22 layers with random weights in bf16 differ by 8 %, as the references themselves do from
 // float32; anything that is wrong differs by much more.
-static void choose_limit(const berth_model_info *model, int64_t width, berth_model_check *check) {
+static void choose_limit(const berth_model_info *model, const berth_model_work *work,
+                         berth_model_check *check) {
     const size_t count = check->rows * (size_t)check->vocab;
     const double size = sqrt(square_mean(check->logits, count));
-    const double share = strcmp(model->activation_dtype, "f16") == 0 ? RMS_F16 : RMS_BF16;
+    const double share = (strcmp(model->activation_dtype, "f16") == 0 ? RMS_F16 : RMS_BF16) *
+                         (work->has_coded_inputs ? OF_CODES : 1);
     check->is_rms = strcmp(model->activation_dtype, "f32") != 0;
     check->limit = check->is_rms ? share * sqrt((double)model->layer_count) * size
-                                 : 1e-4 * sqrt((double)width / 64) * fmax(1, size);
+                                 : 1e-4 * sqrt((double)work->width / 64) * fmax(1, size);
 }
 
 static void record(berth_model_check *check, const berth_output *output) {
@@ -91,7 +94,7 @@ berth_status berth_model_check_record(berth_session *session, const berth_model_
             record(out, &outputs[i]);
         }
     }
-    choose_limit(&model, work->width, out);
+    choose_limit(&model, work, out);
     return BERTH_OK;
 }
 

@@ -22,7 +22,8 @@ typedef struct berth_work_product {
 // Read from the graph and the worker's caches.
 typedef struct berth_model_work {
     uint64_t weight_bytes; // all parameters but tables that only an embedding looks rows up in
-    bool has_codes;        // in place of weights
+    bool has_codes;        // weights of codes
+    bool has_coded_inputs; // and products by codes
     berth_work_product *products;
     size_t product_count;
     berth_kv_cache_spec *caches; // one per layer with a cache

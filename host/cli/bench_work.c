@@ -35,13 +35,10 @@ static uint64_t read_weights(const berth_graph *graph) {
     return bytes;
 }
 
-// Whether any weight is of codes.
-static bool has_codes(const berth_graph *graph) {
+static bool has_op(const berth_graph *graph, const char *name) {
     for (size_t i = 0; i < graph->node_count; ++i) {
         const berth_graph_node *node = &graph->nodes[i];
-        const char *op = node->kind == BERTH_NODE_OP ? node->op->op.name : "";
-        if (strcmp(op, "scaled_linear") == 0 || strcmp(op, "packed_linear") == 0 ||
-            strcmp(op, "quantized_experts") == 0) {
+        if (node->kind == BERTH_NODE_OP && strcmp(node->op->op.name, name) == 0) {
             return true;
         }
     }
@@ -119,7 +116,8 @@ berth_status berth_model_work_read(berth_worker *worker, berth_arena *arena,
                           "bench model: the platform's own worker does not tell what it runs");
     }
     out->weight_bytes = read_weights(graph);
-    out->has_codes = has_codes(graph);
+    out->has_coded_inputs = has_op(graph, "scaled_linear") || has_op(graph, "quantized_experts");
+    out->has_codes = out->has_coded_inputs || has_op(graph, "packed_linear");
     BERTH_TRY(read_products(graph, arena, out));
     return read_caches(worker, arena, out);
 }
