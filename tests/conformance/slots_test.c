@@ -255,9 +255,11 @@ TEST_CASES(a_slot_may_be_missing_or_is_named) {
 }
 
 // Every kind of table that a plugin can add is taken apart above, but for the elements of an op's
-// arrays, which tests/unit/registry_check_test.c has.
+// arrays, which tests/unit/registry_check_test.c has, and for a second library's, which
+// tests/unit/registry_op_library_test.c has.
 TEST(every_table_has_an_origin) {
-    bool has_origin[BERTH_TABLE_ATTENTION + 1] = {
+    bool has_origin[BERTH_TABLE_OP_LIBRARY + 1] = {
+        [BERTH_TABLE_OP_LIBRARY] = true,
         [BERTH_TABLE_ARGUMENT] = true,
         [BERTH_TABLE_ATTRIBUTE] = true,
         [BERTH_TABLE_VALUE] = true,
