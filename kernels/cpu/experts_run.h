@@ -242,8 +242,7 @@ static inline berth_status experts_forward(void *state, const berth_op_args *arg
         .dispatch_key = BERTH_DISPATCH_CPU, .revision = 1, .flags = BERTH_IMPL_DETERMINISTIC,      \
         .supports = experts_supports, .create = experts_create, .workspace = experts_workspace,    \
         .forward = experts_forward, .destroy = berth_instance_free,                                \
-        .packed_bytes = experts_packed_bytes, .pack = experts_pack,                                \
-        .pack_rows = experts_pack_rows                                                             \
+        .packed_bytes = experts_packed_bytes, .pack = experts_pack, .pack_rows = experts_pack_rows \
     }
 
 #endif
