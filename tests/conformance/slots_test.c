@@ -259,10 +259,8 @@ TEST_CASES(a_slot_may_be_missing_or_is_named) {
 // tests/unit/registry_op_library_test.c has.
 TEST(every_table_has_an_origin) {
     bool has_origin[BERTH_TABLE_OP_LIBRARY + 1] = {
-        [BERTH_TABLE_OP_LIBRARY] = true,
-        [BERTH_TABLE_ARGUMENT] = true,
-        [BERTH_TABLE_ATTRIBUTE] = true,
-        [BERTH_TABLE_VALUE] = true,
+        [BERTH_TABLE_OP_LIBRARY] = true, [BERTH_TABLE_ARGUMENT] = true,
+        [BERTH_TABLE_ATTRIBUTE] = true,  [BERTH_TABLE_VALUE] = true,
         [BERTH_TABLE_RULE] = true,
     };
     for (size_t i = 0; i < BERTH_COUNT(origins); ++i) {
