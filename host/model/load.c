@@ -8,7 +8,6 @@
 #include "model/pieces.h"
 
 #define SLICE_BYTES ((uint64_t)4 << 20) // of a file that are mapped at a time
-#define TILE        64                  // columns that are transposed at a time
 #define SCALES      256                 // that are looked at at a time
 
 // Elements [first, first + count) of a tensor, dropped behind.
@@ -43,86 +42,23 @@ static void load_rows(const berth_weight *weight, const struct berth_weight_piec
     const uint64_t first = (uint64_t)piece->stored_offset * inner;
     const uint64_t row = berth_elements_between(type, piece->dim, type->ndim);
     const uint64_t rows = berth_elements_between(type, piece->slice < 0 ? 0 : 1, piece->dim);
-    destination += (uint64_t)piece->offset * inner * to_bytes;
+    destination += (begin_of(weight, piece) + (uint64_t)piece->offset * inner) * to_bytes;
     for (uint64_t i = 0; i < rows; ++i) {
         load_part(piece->tensor, first + i * stored, part, type->dtype,
                   destination + i * row * to_bytes);
     }
 }
 
-// A block of numbers [rows, columns] whose place in memory is given by two strides.
-typedef struct block {
-    const uint8_t *from;
-    uint8_t *to;
-    uint64_t rows, columns;
-    uint64_t from_row; // elements between rows of what is read, whose columns follow one another
-    uint64_t to_column;
-} block;
-
-// Reads rows and writes columns, few at a time, so that both stay in the cache.
-static void transpose(const block *of, berth_dtype from, berth_dtype to) {
-    const uint64_t from_bytes = BERTH_DTYPE_BITS(from) / 8;
-    const uint64_t to_bytes = BERTH_DTYPE_BITS(to) / 8;
-    uint8_t line[TILE * sizeof(double)];
-    for (uint64_t column = 0; column < of->columns; column += TILE) {
-        const uint64_t some = of->columns - column < TILE ? of->columns - column : TILE;
-        for (uint64_t row = 0; row < of->rows; ++row) {
-            berth_convert(from, of->from + (row * of->from_row + column) * from_bytes, to, line,
-                          some);
-            for (uint64_t i = 0; i < some; ++i) {
-                memcpy(of->to + ((column + i) * of->to_column + row) * to_bytes,
-                       line + i * to_bytes, to_bytes);
-            }
-        }
-    }
-}
-
-// The tensor's last two dimensions are the weight's, exchanged: [..., b, a] for [..., a, b].
+// The tensor has the last two dimensions exchanged.
 static void load_transposed(const berth_weight *weight, const struct berth_weight_piece *piece,
                             uint8_t *destination) {
-    const berth_value_type *type = &weight->type;
-    const berth_stored_tensor *tensor = piece->tensor;
-    const uint64_t from_bytes = BERTH_DTYPE_BITS(tensor->dtype) / 8;
-    const uint64_t to_bytes = BERTH_DTYPE_BITS(type->dtype) / 8;
-    const uint64_t a = type->ndim - 2u;
-    const uint64_t extents[] = {(uint64_t)type->dims[a].b, (uint64_t)type->dims[a + 1].b};
-    const uint64_t at = piece->dim - a; // 0 or 1 where the part runs along one of the two
-    uint64_t stored[] = {extents[0], extents[1]};
-    uint64_t taken[] = {extents[0], extents[1]};
-    uint64_t from[] = {0, 0};
-    uint64_t to[] = {0, 0};
-    if (piece->dim >= a) {
-        stored[at] = (uint64_t)piece->stored_extent;
-        taken[at] = (uint64_t)piece->extent;
-        from[at] = (uint64_t)piece->stored_offset;
-        to[at] = (uint64_t)piece->offset;
-    }
-    const bool is_outer = piece->dim < a; // of matrices some are taken, from some place on
-    const uint64_t first = is_outer ? (uint64_t)piece->stored_offset : 0;
-    const uint64_t count = is_outer ? (uint64_t)piece->extent
-                                    : berth_elements_between(type, piece->slice < 0 ? 0 : 1, a);
-    for (uint64_t i = 0; i < count; ++i) {
-        transpose(
-            &(const block){
-                .from = (const uint8_t *)tensor->data +
-                        ((first + i) * stored[0] * stored[1] + from[1] * stored[0] + from[0]) *
-                            from_bytes,
-                .to = destination +
-                      (i * extents[0] * extents[1] + to[0] * extents[1] + to[1]) * to_bytes,
-                .rows = taken[1],
-                .columns = taken[0],
-                .from_row = stored[0],
-                .to_column = extents[1],
-            },
-            tensor->dtype, type->dtype);
-    }
-    berth_stored_tensor_drop(tensor, 0, tensor->bytes);
+    const uint64_t rows = berth_elements_between(&weight->type, 0, weight->type.ndim - 1u);
+    berth_piece_transpose(weight, piece, 0, rows, destination);
+    berth_stored_tensor_drop(piece->tensor, 0, piece->tensor->bytes);
 }
 
 static void load_piece(const berth_weight *weight, const struct berth_weight_piece *piece,
                        uint8_t *destination) {
-    const uint64_t to_bytes = BERTH_DTYPE_BITS(weight->type.dtype) / 8;
-    destination += begin_of(weight, piece) * to_bytes;
     (piece->is_transposed ? load_transposed : load_rows)(weight, piece, destination);
 }
 

@@ -223,7 +223,8 @@ BERTH_MUST_CHECK berth_status berth_model_load(const berth_model_build *build,
 // The weight was read for the last time: see berth_stored_tensor_drop.
 void berth_weight_drop(const berth_weight *weight);
 // Its rows, all dimensions but the last taken as one, can be had in any order, on several threads
-// at once: each is one run of a tensor.
+// at once: each is one run of a tensor, or one column of it where that is stored the other way
+// round.
 bool berth_weight_has_rows(const berth_weight *weight);
 // Rows [first, first + count) as they lie mapped, or made in `buffer`, which has room for them.
 const void *berth_weight_rows(const berth_weight *weight, uint64_t first, uint64_t count,

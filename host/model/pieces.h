@@ -41,6 +41,13 @@ static inline uint64_t berth_elements_between(const berth_value_type *type, uint
 BERTH_MUST_CHECK berth_status berth_pieces_find(berth_weight_names *names,
                                                 const berth_parameter *declared,
                                                 berth_missing_names *missing, berth_weight *weight);
+// What a transposed piece has of the weight's rows [first, first + count), put where it belongs in
+// `destination`, which begins with row `first`.
+void berth_piece_transpose(const berth_weight *weight, const struct berth_weight_piece *piece,
+                           uint64_t first, uint64_t count, uint8_t *destination);
+// Those rows were read for the last time.
+void berth_piece_drop_transposed(const berth_weight *weight, const struct berth_weight_piece *piece,
+                                 uint64_t first, uint64_t count);
 // A shard as the host's own struct, whatever minor of the contract it comes from.
 berth_shard berth_shard_at(const berth_parameter *declared, uint64_t index);
 

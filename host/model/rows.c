@@ -22,7 +22,7 @@ static uint64_t row_length(const berth_weight *weight) {
 // Whether the piece is one run of whole rows.
 static bool is_run(const berth_weight *weight, const struct berth_weight_piece *piece) {
     const uint64_t first = piece->slice < 0 ? 0 : 1;
-    return !piece->is_transposed && piece->dim + 1 < weight->type.ndim &&
+    return piece->dim + 1 < weight->type.ndim &&
            (piece->dim <= first || berth_elements_between(&weight->type, first, piece->dim) == 1);
 }
 
@@ -59,7 +59,8 @@ bool berth_weight_has_rows(const berth_weight *weight) {
     const bool is_changed = weight->addend != 0 || weight->is_log_decay || weight->is_scale;
     bool has = weight->type.ndim >= 2 && weight->piece_count > 0 && !is_changed;
     for (size_t i = 0; i < weight->piece_count && has; ++i) {
-        has = weight->pieces[i].extent == 0 || is_run(weight, &weight->pieces[i]);
+        const struct berth_weight_piece *piece = &weight->pieces[i];
+        has = piece->extent == 0 || piece->is_transposed || is_run(weight, piece);
     }
     return has;
 }
@@ -74,6 +75,10 @@ const void *berth_weight_rows(const berth_weight *weight, uint64_t first, uint64
         memset(buffer, 0, (end - begin) * bytes);
     }
     for (size_t i = 0; i < weight->piece_count; ++i) {
+        if (weight->pieces[i].is_transposed) {
+            berth_piece_transpose(weight, &weight->pieces[i], first, count, buffer);
+            continue;
+        }
         const run part = part_of(run_of(weight, &weight->pieces[i]), begin, end);
         if (part.count == end - begin && part.tensor->dtype == dtype &&
             (uintptr_t)data_of(part) % bytes == 0) {
@@ -91,6 +96,10 @@ void berth_weight_drop_rows(const berth_weight *weight, uint64_t first, uint64_t
     const uint64_t begin = first * row_length(weight);
     const uint64_t end = begin + count * row_length(weight);
     for (size_t i = 0; i < weight->piece_count; ++i) {
+        if (weight->pieces[i].is_transposed) {
+            berth_piece_drop_transposed(weight, &weight->pieces[i], first, count);
+            continue;
+        }
         const run part = part_of(run_of(weight, &weight->pieces[i]), begin, end);
         const uint64_t bytes = BERTH_DTYPE_BITS(part.tensor->dtype) / 8;
         if (part.count > 0) {

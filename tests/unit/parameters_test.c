@@ -614,8 +614,26 @@ TEST(weight_that_is_stored_the_other_way_round_is_turned) {
     CHECK_BYTES(loaded, wanted, sizeof wanted);
     load(take(&f, &bias), loaded);
     CHECK_BYTES(loaded, six, 12);
-    CHECK_OK(berth_weight_load(take(&f, &b), stored));
+    load(take(&f, &b), stored);
     CHECK_BYTES(stored, turned, sizeof turned);
+    end(&f);
+}
+
+TEST(weight_of_experts_in_a_turned_tensor_comes_by_rows) {
+    static const float twelve[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    static const tensor_row rows[] = {
+        {"e.t.weight", "F32", "[2, 2, 3]", 48, twelve},
+    };
+    static const float wanted[] = {1, 4, 2, 5, 3, 6, 7, 10, 8, 11, 9, 12};
+    fixture f;
+    start(&f, rows, 1, BERTH_DTYPE_F32);
+    const int64_t shape[] = {2, 3, 2};
+    const berth_parameter all = experts("e.t.weight", shape);
+    float loaded[12];
+    const berth_weight *weight = take(&f, &all);
+    CHECK(berth_weight_has_rows(weight));
+    load(weight, loaded);
+    CHECK_BYTES(loaded, wanted, sizeof wanted);
     end(&f);
 }
 
