@@ -14,10 +14,10 @@
 
 #include "pool.h"
 
-// Generated, end with NULL. Weak: a set that is not of this architecture is not built.
+// Generated, end with NULL. Weak: not every build has every set.
 extern const berth_op_impl *const berth_cpu_avx512_kernels[] __attribute__((weak));
 extern const berth_op_impl *const berth_cpu_avx2_kernels[] __attribute__((weak));
-extern const berth_op_impl *const berth_cpu_portable_kernels[];
+extern const berth_op_impl *const berth_cpu_portable_kernels[] __attribute__((weak));
 
 // What kernels may see comes first, so that a pointer to it is a pointer to a berth_cpu.
 typedef struct cpu_platform {
@@ -245,7 +245,7 @@ static const berth_platform platform = {
 static berth_status choose_kernels(const berth_host *host, const berth_op_impl *const **out) {
     const struct {
         const char *name;
-        const berth_op_impl *const *kernels; // NULL: not for this machine
+        const berth_op_impl *const *kernels; // NULL: not for this machine, or not built
     } sets[] = {
         {"avx512",   BERTH_MACHINE_HAS_AVX512 ? berth_cpu_avx512_kernels : NULL},
         {"avx2",     BERTH_MACHINE_HAS_AVX2 ? berth_cpu_avx2_kernels : NULL    },
@@ -260,8 +260,13 @@ static berth_status choose_kernels(const berth_host *host, const berth_op_impl *
         }
         if (is_wanted) {
             return BERTH_PLUGIN_FAIL(host, BERTH_DECLINED,
-                                     "BERTH_CPU_ISA asks for %s, which this machine lacks", wanted);
+                                     "BERTH_CPU_ISA asks for %s, which this machine or build lacks",
+                                     wanted);
         }
+    }
+    if (!wanted) {
+        return BERTH_PLUGIN_FAIL(host, BERTH_DECLINED,
+                                 "built for instruction sets that this machine lacks");
     }
     return BERTH_PLUGIN_FAIL(host, BERTH_DECLINED,
                              "BERTH_CPU_ISA is '%s'; it must be avx512, avx2 or portable", wanted);
