@@ -10,6 +10,7 @@
 
 #include "base/interrupt.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "chat/chat.h"
 #include "cli/cli.h"
 #include "config/config.h"
@@ -210,6 +211,7 @@ static berth_status start(berth_session *s, int argc, char *const *argv) {
 }
 
 int main(int argc, char **argv) {
+    berth_memory_begin();
     signal(SIGPIPE, SIG_IGN); // a reader that went away is a failed write like any other
     berth_session session = {.open_until = open_until, .begin_again = begin_again};
     const berth_status status = start(&session, argc, argv);

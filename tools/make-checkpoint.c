@@ -54,6 +54,7 @@ static const shape shapes[] = {
     {"deepseek-v2-lite", &models[1], 102400, 0,    0,     27, 0,  0, 0,      0, 0  },
     {"mamba2-2.7b",      &models[2], 50288,  0,    0,     64, 0,  0, 0,      0, 0  },
     {"olmoe-narrow",     &models[3], 1024,   0,    0,     1,  0,  0, 0,      0, 0  }, // for tests
+    {"olmoe-grouped",    &models[4], 1024,   0,    0,     1,  0,  0, 0,      0, 0  }, // for tests
 };
 
 static _Noreturn void stop(const char *format, ...) {
@@ -388,7 +389,7 @@ static shape find_shape(const char *name) {
         }
     }
     stop("there is no shape '%s'; known are tinyllama, llama-3.2-1b, llama-3-8b, narrow, "
-         "olmoe-1b-7b, deepseek-v2-lite, mamba2-2.7b, olmoe-narrow",
+         "olmoe-1b-7b, deepseek-v2-lite, mamba2-2.7b, olmoe-narrow, olmoe-grouped",
          name);
 }
 

@@ -63,24 +63,26 @@ static const part olmoe_parts[] = {
     EXPERTS(EVERYWHERE, 64, "mlp.experts.#.down_proj.weight", 2048, 1024),
 };
 
-// One layer is nearly all of it, and no expert's rows are whole panels.
-static const part olmoe_narrow_parts[] = {
-    MATRIX(OUTSIDE, "model.embed_tokens.weight", VOCABULARY, 1024),
-    MATRIX(OUTSIDE, "lm_head.weight", VOCABULARY, 1024),
-    VECTOR(OUTSIDE, "model.norm.weight", 1024, 1),
-    VECTOR(EVERYWHERE, "input_layernorm.weight", 1024, 1),
-    VECTOR(EVERYWHERE, "post_attention_layernorm.weight", 1024, 1),
-    VECTOR(EVERYWHERE, ATTENTION "q_norm.weight", 1024, 1),
-    VECTOR(EVERYWHERE, ATTENTION "k_norm.weight", 1024, 1),
-    MATRIX(EVERYWHERE, ATTENTION "q_proj.weight", 1024, 1024),
-    MATRIX(EVERYWHERE, ATTENTION "k_proj.weight", 1024, 1024),
-    MATRIX(EVERYWHERE, ATTENTION "v_proj.weight", 1024, 1024),
-    MATRIX(EVERYWHERE, ATTENTION "o_proj.weight", 1024, 1024),
-    MATRIX(EVERYWHERE, "mlp.gate.weight", 24, 1024),
-    EXPERTS(EVERYWHERE, 24, "mlp.experts.#.gate_proj.weight", 1000, 1024),
-    EXPERTS(EVERYWHERE, 24, "mlp.experts.#.up_proj.weight", 1000, 1024),
-    EXPERTS(EVERYWHERE, 24, "mlp.experts.#.down_proj.weight", 1024, 1000),
-};
+// One layer is nearly all of it.
+#define NARROW_PARTS(INNER)                                                                        \
+    MATRIX(OUTSIDE, "model.embed_tokens.weight", VOCABULARY, 1024),                                \
+        MATRIX(OUTSIDE, "lm_head.weight", VOCABULARY, 1024),                                       \
+        VECTOR(OUTSIDE, "model.norm.weight", 1024, 1),                                             \
+        VECTOR(EVERYWHERE, "input_layernorm.weight", 1024, 1),                                     \
+        VECTOR(EVERYWHERE, "post_attention_layernorm.weight", 1024, 1),                            \
+        VECTOR(EVERYWHERE, ATTENTION "q_norm.weight", 1024, 1),                                    \
+        VECTOR(EVERYWHERE, ATTENTION "k_norm.weight", 1024, 1),                                    \
+        MATRIX(EVERYWHERE, ATTENTION "q_proj.weight", 1024, 1024),                                 \
+        MATRIX(EVERYWHERE, ATTENTION "k_proj.weight", 1024, 1024),                                 \
+        MATRIX(EVERYWHERE, ATTENTION "v_proj.weight", 1024, 1024),                                 \
+        MATRIX(EVERYWHERE, ATTENTION "o_proj.weight", 1024, 1024),                                 \
+        MATRIX(EVERYWHERE, "mlp.gate.weight", 24, 1024),                                           \
+        EXPERTS(EVERYWHERE, 24, "mlp.experts.#.gate_proj.weight", INNER, 1024),                    \
+        EXPERTS(EVERYWHERE, 24, "mlp.experts.#.up_proj.weight", INNER, 1024),                      \
+        EXPERTS(EVERYWHERE, 24, "mlp.experts.#.down_proj.weight", 1024, INNER)
+
+static const part olmoe_narrow_parts[] = {NARROW_PARTS(1000)}; // no expert's rows are whole panels
+static const part olmoe_grouped_parts[] = {NARROW_PARTS(992)}; // whole groups of 32
 
 static const part deepseek_parts[] = {
     MATRIX(OUTSIDE, "model.embed_tokens.weight", VOCABULARY, 2048),
@@ -127,6 +129,13 @@ static const part mamba2_parts[] = {
     MATRIX(EVERYWHERE, "mixer.out_proj.weight", 2560, 5120),
 };
 
+#define NARROW_CONFIG(inner)                                                                       \
+    "\"architectures\": [\"OlmoeForCausalLM\"], \"model_type\": \"olmoe\", "                       \
+    "\"hidden_size\": 1024, \"intermediate_size\": " inner ", \"num_attention_heads\": 8, "        \
+    "\"num_key_value_heads\": 8, \"num_experts\": 24, \"num_experts_per_tok\": 2, "                \
+    "\"norm_topk_prob\": false, \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-05, "               \
+    "\"max_position_embeddings\": 4096, \"rope_theta\": 10000.0, \"tie_word_embeddings\": false"
+
 static const model models[] = {
     {
      .name = "olmoe-1b-7b",
@@ -168,12 +177,14 @@ static const model models[] = {
     {
      .name = "olmoe-narrow",
      .layers = "model.layers",
-     .config = "\"architectures\": [\"OlmoeForCausalLM\"], \"model_type\": \"olmoe\", "
-                  "\"hidden_size\": 1024, \"intermediate_size\": 1000, \"num_attention_heads\": 8, "
-                  "\"num_key_value_heads\": 8, \"num_experts\": 24, \"num_experts_per_tok\": 2, "
-                  "\"norm_topk_prob\": false, \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-05, "
-                  "\"max_position_embeddings\": 4096, \"rope_theta\": 10000.0, "
-                  "\"tie_word_embeddings\": false", PARTS(olmoe_narrow_parts),
+     .config = NARROW_CONFIG("1000"),
+     PARTS(olmoe_narrow_parts),
+     },
+    {
+     .name = "olmoe-grouped",
+     .layers = "model.layers",
+     .config = NARROW_CONFIG("992"),
+     PARTS(olmoe_grouped_parts),
      },
 };
 

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 
 #include <assert.h>
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 
 #include "base/cgroup.h"
 
-#define LAZY_BYTES   ((size_t)1 << 20)
+#define LAZY_BYTES   (1 << 20)
 #define LARGE_PAGE   ((size_t)2 << 20)
 #define GROUPS       "/proc/self/cgroup"
 #define GROUPS_MOUNT "/sys/fs/cgroup"
@@ -22,6 +23,12 @@
 // Why writable globals: the heap is one per process, and so are its counters.
 static _Atomic uint64_t allocations;
 static _Atomic uint64_t until_failure; // 0 = disarmed
+
+void berth_memory_begin(void) {
+#ifdef M_MMAP_THRESHOLD
+    (void)mallopt(M_MMAP_THRESHOLD, LAZY_BYTES); // a wish
+#endif
+}
 
 static bool must_fail(void) {
     uint64_t left = atomic_load_explicit(&until_failure, memory_order_relaxed);

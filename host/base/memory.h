@@ -8,6 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// Once, before any other: large blocks go back to the system as soon as they are freed. Why: the C
+// library keeps what seems to be of a usual size, up to 64 MiB of what loading has freed.
+void berth_memory_begin(void);
+
 // Zeroed memory for any type, or NULL. A size of 0 gives a unique block too. [any]
 void *berth_alloc(size_t size);
 // Resizes a block of berth_alloc or berth_realloc, or makes one from NULL; the added bytes are not

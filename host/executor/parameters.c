@@ -157,7 +157,9 @@ berth_status berth_plan_begin_rows(berth_plan *plan, berth_value parameter) {
         const berth_storage *storage = &plan->storages.data[i];
         if (is_copy_of(storage, parameter)) {
             BERTH_TRY(begin(plan, i));
-            berth_memory_fill_soon(host_memory(storage), storage->bytes);
+            if (storage->memory != NULL) {
+                berth_memory_fill_soon(storage->memory, storage->bytes);
+            }
         }
     }
     return BERTH_OK;

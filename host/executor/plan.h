@@ -91,7 +91,7 @@ typedef struct berth_storage {
     uint32_t first;               // planned: the step that writes it
     uint32_t last;                // the last step that touches it
     uint64_t offset;              // planned: in the block
-    berth_buffer buffer;          // others, in device memory; owned
+    berth_buffer buffer;          // others, in device memory; owned, but a part of that block
     void *memory;                 // others, in host memory; owned
     const berth_binding *binding; // packed: for this site,
     uint64_t input;               // as this input
@@ -222,6 +222,8 @@ struct berth_plan {
     berth_plan_choice choice;
     berth_recording *recordings; // [recording_count], of one sequence and more
     int64_t recording_count;     // 0: nothing is recorded
+    berth_buffer weights;        // where the device's memory is host memory: all of them,
+    uint64_t weights_used;       // one behind another as they come
     berth_buffer device_block;
     void *host_block;
     uint64_t block_bytes[BERTH_SPACE_COUNT];

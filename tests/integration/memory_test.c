@@ -30,7 +30,7 @@ static void need_release(void) {
 
 #define PROMPT_TOKENS       16
 #define OUTPUT_TOKENS       64
-#define EXPERTS_TOKEN_BYTES ((size_t)2 * 1024 * 2) // of olmoe-narrow
+#define EXPERTS_TOKEN_BYTES ((size_t)2 * 1024 * 2) // of olmoe-narrow, olmoe-grouped
 
 static size_t file_size(const char *path) {
     struct stat file;
@@ -88,29 +88,24 @@ TEST(a_run_holds_experts_once) {
     sandbox_remove(&box);
 }
 
-static void check_codes(const sandbox *box, const char *scheme) {
+static void check_codes(const sandbox *box, const char *scheme, const char *group) {
     program p;
-    char tool[512];
-    char model[512];
-    (void)snprintf(tool, sizeof tool, "%s/quantize", box->dir);
-    (void)snprintf(model, sizeof model, "%s/%s", box->dir, scheme);
-    PROGRAM_MUST(&p, PROGRAM_OWN_ENV, tool, box->dir, model, scheme);
-    check_peak_of(model, 15, EXPERTS_TOKEN_BYTES, "2");
+    PROGRAM_MUST(&p, PROGRAM_ENV("BERTH_PLUGINS="), TEST_BUILD "/quantize",
+                 sandbox_path(box, "floats"), sandbox_path(box, scheme), "--scheme", scheme,
+                 "--group", group);
+    check_peak_of(sandbox_path(box, scheme), 15, EXPERTS_TOKEN_BYTES, "2");
 }
 
 TEST(a_run_holds_experts_in_codes_once) {
     program p;
     sandbox box;
-    char line[1024];
     need_release();
     sandbox_make(&box);
-    PROGRAM_MUST(&p, PROGRAM_OWN_ENV, "tools/make-checkpoint", box.dir, "--shape", "olmoe-narrow",
-                 "--layers", "1", "--vocab", "1024");
-    (void)snprintf(line, sizeof line, "cc -std=c11 -O2 tools/quantize-random.c -lm -o %s/quantize",
-                   box.dir);
-    PROGRAM_MUST(&p, PROGRAM_OWN_ENV, "sh", "-c", line);
-    check_codes(&box, "int8");
-    check_codes(&box, "fp8");
+    PROGRAM_MUST(&p, PROGRAM_OWN_ENV, "tools/make-checkpoint", sandbox_path(&box, "floats"),
+                 "--shape", "olmoe-grouped", "--layers", "1", "--vocab", "1024");
+    check_codes(&box, "int8", "128");
+    check_codes(&box, "fp8", "128");
+    check_codes(&box, "int4", "32");
     sandbox_remove(&box);
 }
 
