@@ -85,23 +85,33 @@ static berth_status create_results(berth_plan *plan) {
     return BERTH_OK;
 }
 
+// Operands of planned storages find the block of their space.
+static void bind_planned(berth_plan *plan, berth_space space, void *block) {
+    for (size_t i = 0; i < plan->operands.count; ++i) {
+        berth_operand *operand = plan->operands.data[i];
+        const berth_storage *storage = &plan->storages.data[operand->storage];
+        if (storage->kind == BERTH_STORAGE_PLANNED && storage->space == space) {
+            operand->tensor.data = block;
+            operand->tensor.byte_offset = storage->offset;
+        }
+    }
+}
+
+berth_status berth_device_block_alloc(berth_plan *plan) {
+    BERTH_TRY_NOTE(berth_runtime_alloc(plan->runtime, plan->block_bytes[BERTH_SPACE_DEVICE],
+                                       &plan->device_block),
+                   "activations of a step of %lld tokens", (long long)plan->request.max_tokens);
+    bind_planned(plan, BERTH_SPACE_DEVICE, plan->device_block.base);
+    return BERTH_OK;
+}
+
 berth_status berth_blocks_create(berth_plan *plan) {
     for (int space = 0; space < BERTH_SPACE_COUNT; ++space) {
         BERTH_TRY(berth_memory_assign(plan, (berth_space)space));
     }
-    BERTH_TRY_NOTE(berth_runtime_alloc(plan->runtime, plan->block_bytes[BERTH_SPACE_DEVICE],
-                                       &plan->device_block),
-                   "activations of a step of %lld tokens", (long long)plan->request.max_tokens);
+    BERTH_TRY(berth_device_block_alloc(plan));
     BERTH_TRY(alloc_host(plan->block_bytes[BERTH_SPACE_HOST], &plan->host_block));
-    for (size_t i = 0; i < plan->operands.count; ++i) {
-        berth_operand *operand = plan->operands.data[i];
-        const berth_storage *storage = &plan->storages.data[operand->storage];
-        if (storage->kind == BERTH_STORAGE_PLANNED) {
-            operand->tensor.data =
-                storage->space == BERTH_SPACE_DEVICE ? plan->device_block.base : plan->host_block;
-            operand->tensor.byte_offset = storage->offset;
-        }
-    }
+    bind_planned(plan, BERTH_SPACE_HOST, plan->host_block);
     return create_results(plan);
 }
 
@@ -109,6 +119,7 @@ void berth_blocks_destroy(berth_plan *plan) {
     for (uint32_t i = 0; i < plan->storages.count; ++i) {
         berth_runtime_free(plan->runtime, &plan->storages.data[i].buffer);
         berth_free(plan->storages.data[i].memory);
+        berth_runtime_free_host(plan->runtime, plan->storages.data[i].kept);
     }
     for (size_t i = 0; plan->results != NULL && i < plan->graph->output_count; ++i) {
         berth_runtime_free_host(plan->runtime, plan->results[i].memory);
