@@ -129,6 +129,24 @@ bool berth_engine_is_idle(const berth_engine *engine) {
     return engine->sequences.count == 0;
 }
 
+// ---- sleep --------------------------------------------------------------------------------------
+
+berth_status berth_engine_sleep(berth_engine *engine, uint64_t level) {
+    if (!berth_engine_is_idle(engine)) {
+        return BERTH_FAIL(WRONG_STATE,
+                          "sleep while %zu requests have not ended: let them end or abort them "
+                          "before",
+                          engine->sequences.count);
+    }
+    BERTH_TRY(berth_worker_sleep(engine->worker, level));
+    berth_prefix_reset(&engine->groups);
+    return BERTH_OK;
+}
+
+berth_status berth_engine_wake_up(berth_engine *engine, uint64_t tags) {
+    return berth_worker_wake_up(engine->worker, tags);
+}
+
 // ---- a step -------------------------------------------------------------------------------------
 
 static bool is_stop(const berth_sequence *sequence, int32_t token) {
@@ -318,6 +336,9 @@ berth_status berth_engine_step(berth_engine *engine, const berth_output **out_ou
     free_ended(engine);
     if (berth_engine_is_idle(engine)) {
         return BERTH_OK;
+    }
+    if (berth_worker_asleep(engine->worker)) {
+        return BERTH_FAIL(WRONG_STATE, "a step while the engine sleeps: wake_up comes before it");
     }
     if (berth_engine_schedule(engine) == 0) {
         return BERTH_FAIL(INTERNAL, "the scheduler found nothing to compute for %zu requests",

@@ -104,6 +104,13 @@ bool berth_engine_is_idle(const berth_engine *engine);
 BERTH_MUST_CHECK berth_status berth_engine_step(berth_engine *engine,
                                                 const berth_output **out_outputs,
                                                 size_t *out_count);
+// Gives the device's memory back: level 1 keeps the weights in host memory, 2 discards them, and
+// wake_up reads the checkpoint again. What was kept of prefixes is gone. WRONG_STATE while requests
+// have not ended.
+BERTH_MUST_CHECK berth_status berth_engine_sleep(berth_engine *engine, uint64_t level);
+// BERTH_SLEEP_* of what is to be awake, 0: all; a step needs all of it. Requests may be added
+// before.
+BERTH_MUST_CHECK berth_status berth_engine_wake_up(berth_engine *engine, uint64_t tags);
 berth_engine_stats berth_engine_get_stats(const berth_engine *engine);
 void berth_engine_destroy(berth_engine *engine);
 

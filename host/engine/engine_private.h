@@ -228,6 +228,7 @@ bool berth_prefix_admit(berth_token_groups *groups, berth_sequence *sequence);
 void berth_prefix_store(berth_token_groups *groups, berth_sequence *sequence);
 // The block is about to hold something else.
 void berth_prefix_forget(berth_block_pool *pool, int32_t block);
+void berth_prefix_reset(berth_token_groups *groups); // no block holds anything any more
 
 // ---- slots --------------------------------------------------------------------------------------
 

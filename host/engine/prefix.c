@@ -83,6 +83,15 @@ void berth_prefix_forget(berth_block_pool *pool, int32_t id) {
     block->link = 0;
 }
 
+void berth_prefix_reset(berth_token_groups *groups) {
+    for (size_t i = 0; i < groups->count; ++i) {
+        berth_block_pool *pool = &groups->all[i].pool;
+        for (int64_t id = 1; pool->buckets && id < pool->num_blocks; ++id) {
+            berth_prefix_forget(pool, (int32_t)id);
+        }
+    }
+}
+
 berth_status berth_prefix_init(berth_token_groups *groups, berth_arena *arena) {
     for (size_t i = 0; i < groups->count; ++i) {
         BERTH_TRY(init_pool(&groups->all[i].pool, arena));

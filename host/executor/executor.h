@@ -105,6 +105,27 @@ BERTH_MUST_CHECK berth_status berth_plan_write_state(berth_plan *plan, const cha
 BERTH_MUST_CHECK berth_status berth_plan_read_state(berth_plan *plan, const char *layer,
                                                     uint64_t index, void *data, uint64_t bytes);
 
+// ---- sleep
+// -------------------------------------------------------------------------------------------------
+
+typedef enum berth_sleep_level {
+    BERTH_SLEEP_KEEP = 1,    // weights move to host memory
+    BERTH_SLEEP_DISCARD = 2, // weights are given again, as before berth_plan_ready
+} berth_sleep_level;
+
+// Gives back what a plan that can run has of the device: weights, caches, the block of activations,
+// and what implementations made for themselves, for they are destroyed; recordings go, states that
+// are no cache wait in host memory. Of a platform with host memory level 1 leaves the weights where
+// they are. OUT_OF_MEMORY when the host has no room for the weights: nothing has changed.
+BERTH_MUST_CHECK berth_status berth_plan_sleep(berth_plan *plan, berth_sleep_level level);
+// Weights, activations and implementations are there again. Of discarded weights each was set
+// before. After a failure the plan still sleeps.
+BERTH_MUST_CHECK berth_status berth_plan_wake_up(berth_plan *plan);
+// The caches are there again, as large as they were and empty; before or after the weights.
+BERTH_MUST_CHECK berth_status berth_plan_wake_caches(berth_plan *plan);
+// Of a sleeping plan: forgets every weight that was set, so that all can be set again.
+void berth_plan_discard_weights(berth_plan *plan);
+
 // ---- running
 // -------------------------------------------------------------------------------------------------
 

@@ -235,8 +235,9 @@ static berth_status create_steps(berth_plan *plan) {
 }
 
 berth_status berth_plan_ready(berth_plan *plan) {
-    if (plan->is_ready) {
-        return BERTH_FAIL(WRONG_STATE, "the plan is ready already");
+    if (plan->is_ready || plan->is_asleep) {
+        return BERTH_FAIL(WRONG_STATE, "the plan is %s already",
+                          plan->is_asleep ? "asleep" : "ready");
     }
     BERTH_TRY(berth_plan_check_parameters(plan));
     BERTH_TRY(create_steps(plan));

@@ -93,6 +93,7 @@ typedef struct berth_storage {
     uint64_t offset;              // planned: in the block
     berth_buffer buffer;          // others, in device memory; owned, but a part of that block
     void *memory;                 // others, in host memory; owned
+    void *kept;                   // host memory, its content while the plan sleeps; owned
     const berth_binding *binding; // packed: for this site,
     uint64_t input;               // as this input
     bool is_set;                  // parameters
@@ -234,6 +235,7 @@ struct berth_plan {
     int64_t rows;
     bool is_timed;
     bool is_ready;
+    bool is_asleep;   // it was ready before, and gave its memory back
     bool needs_cache; // until berth_plan_set_cache
 };
 

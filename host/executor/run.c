@@ -113,7 +113,9 @@ static berth_status run_recorded(berth_plan *plan, berth_recording *recording) {
 berth_status berth_plan_run(berth_plan *plan, const berth_batch *batch) {
     if (!plan->is_ready || plan->needs_cache) {
         return BERTH_FAIL(WRONG_STATE, "a plan runs after berth_plan_%s",
-                          plan->is_ready ? "set_cache" : "ready");
+                          plan->is_asleep  ? "wake_up"
+                          : plan->is_ready ? "set_cache"
+                                           : "ready");
     }
     BERTH_TRY(berth_batch_begin(plan, batch));
     berth_recording *recording = berth_recording_find(plan);

@@ -95,6 +95,10 @@ BERTH_MUST_CHECK berth_status berth_plan_check_parameters(const berth_plan *plan
 // that are no KV cache.
 BERTH_MUST_CHECK berth_status berth_states_place(berth_plan *plan);
 BERTH_MUST_CHECK berth_status berth_states_create(berth_plan *plan);
+// The memory of all KV caches goes, what was recorded on it too; and comes again, as large as it
+// was.
+void berth_caches_free(berth_plan *plan);
+BERTH_MUST_CHECK berth_status berth_caches_alloc(berth_plan *plan);
 
 // storage_memory.c: memory of storages that are not planned.
 BERTH_MUST_CHECK berth_status berth_storage_alloc(berth_plan *plan, uint32_t index);
@@ -102,6 +106,10 @@ BERTH_MUST_CHECK berth_status berth_storage_alloc(berth_plan *plan, uint32_t ind
 BERTH_MUST_CHECK berth_status berth_storage_write(berth_plan *plan, uint32_t index,
                                                   const void *data, uint64_t bytes);
 void berth_storage_free(berth_plan *plan, uint32_t index);
+// The block that all weights lie in where memory is the host's; none of them is in use any more.
+void berth_weights_free(berth_plan *plan);
+// The block of planned storages on the device, of the size that is known; operands find it.
+BERTH_MUST_CHECK berth_status berth_device_block_alloc(berth_plan *plan);
 // The memory behind an operand in device memory.
 berth_buffer berth_operand_buffer(const berth_plan *plan, const berth_operand *operand);
 // Blocks for all planned storages, memory for results; then every operand finds its memory.

@@ -180,7 +180,7 @@ static berth_status create_caches(berth_plan *plan, const berth_kv_cache_config 
     return BERTH_OK;
 }
 
-static void free_caches(berth_plan *plan) {
+void berth_caches_free(berth_plan *plan) {
     berth_recordings_drop(plan);
     for (uint32_t i = 0; i < plan->storages.count; ++i) {
         if (plan->storages.data[i].kind == BERTH_STORAGE_CACHE) {
@@ -190,14 +190,35 @@ static void free_caches(berth_plan *plan) {
     }
 }
 
+static berth_status alloc_caches(berth_plan *plan) {
+    for (uint32_t i = 0; i < plan->storages.count; ++i) {
+        const berth_storage *storage = &plan->storages.data[i];
+        if (storage->kind == BERTH_STORAGE_CACHE) {
+            BERTH_TRY_NOTE(berth_storage_alloc(plan, i), "cache of layer '%s'",
+                           layer_of(plan, storage));
+        }
+    }
+    return BERTH_OK;
+}
+
+berth_status berth_caches_alloc(berth_plan *plan) {
+    const berth_status status = alloc_caches(plan);
+    if (status != BERTH_OK) {
+        berth_caches_free(plan);
+        return status;
+    }
+    plan->needs_cache = false;
+    return BERTH_OK;
+}
+
 berth_status berth_plan_set_cache(berth_plan *plan, const berth_kv_cache_config *config) {
     if (!plan->is_ready) {
         return BERTH_FAIL(WRONG_STATE, "the cache comes after berth_plan_ready");
     }
-    free_caches(plan);
+    berth_caches_free(plan);
     const berth_status status = create_caches(plan, config);
     if (status != BERTH_OK) {
-        free_caches(plan);
+        berth_caches_free(plan);
         return status;
     }
     plan->needs_cache = false;

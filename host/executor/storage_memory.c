@@ -80,6 +80,16 @@ berth_status berth_storage_alloc(berth_plan *plan, uint32_t index) {
     return BERTH_OK;
 }
 
+// A part of the block of weights only forgets where it lay.
+static void free_memory(const berth_plan *plan, berth_storage *storage) {
+    if (is_in_weights(plan, storage)) {
+        storage->buffer = (berth_buffer){0};
+    }
+    berth_runtime_free(plan->runtime, &storage->buffer);
+    berth_free(storage->memory);
+    storage->memory = NULL;
+}
+
 berth_status berth_storage_write(berth_plan *plan, uint32_t index, const void *data,
                                  uint64_t bytes) {
     const berth_storage *storage = &plan->storages.data[index];
@@ -91,11 +101,13 @@ berth_status berth_storage_write(berth_plan *plan, uint32_t index, const void *d
 }
 
 void berth_storage_free(berth_plan *plan, uint32_t index) {
-    berth_storage *storage = &plan->storages.data[index];
-    berth_runtime_free(plan->runtime, &storage->buffer);
-    berth_free(storage->memory);
-    storage->memory = NULL;
+    free_memory(plan, &plan->storages.data[index]);
     bind_operands(plan, index, NULL);
+}
+
+void berth_weights_free(berth_plan *plan) {
+    berth_runtime_free(plan->runtime, &plan->weights);
+    plan->weights_used = 0;
 }
 
 berth_buffer berth_operand_buffer(const berth_plan *plan, const berth_operand *operand) {
@@ -126,35 +138,42 @@ static berth_status create_results(berth_plan *plan) {
     return BERTH_OK;
 }
 
+// Operands of planned storages find the block of their space.
+static void bind_planned(berth_plan *plan, berth_space space, void *block) {
+    for (size_t i = 0; i < plan->operands.count; ++i) {
+        berth_operand *operand = plan->operands.data[i];
+        const berth_storage *storage = &plan->storages.data[operand->storage];
+        if (storage->kind == BERTH_STORAGE_PLANNED && storage->space == space) {
+            operand->tensor.data = block;
+            operand->tensor.byte_offset = storage->offset;
+        }
+    }
+}
+
+berth_status berth_device_block_alloc(berth_plan *plan) {
+    BERTH_TRY_NOTE(berth_runtime_alloc(plan->runtime, plan->block_bytes[BERTH_SPACE_DEVICE],
+                                       &plan->device_block),
+                   "activations of a step of %lld tokens", (long long)plan->request.max_tokens);
+    bind_planned(plan, BERTH_SPACE_DEVICE, plan->device_block.base);
+    return BERTH_OK;
+}
+
 berth_status berth_blocks_create(berth_plan *plan) {
     for (int space = 0; space < BERTH_SPACE_COUNT; ++space) {
         BERTH_TRY(berth_memory_assign(plan, (berth_space)space));
     }
-    BERTH_TRY_NOTE(berth_runtime_alloc(plan->runtime, plan->block_bytes[BERTH_SPACE_DEVICE],
-                                       &plan->device_block),
-                   "activations of a step of %lld tokens", (long long)plan->request.max_tokens);
+    BERTH_TRY(berth_device_block_alloc(plan));
     BERTH_TRY(alloc_host(plan->block_bytes[BERTH_SPACE_HOST], &plan->host_block));
-    for (size_t i = 0; i < plan->operands.count; ++i) {
-        berth_operand *operand = plan->operands.data[i];
-        const berth_storage *storage = &plan->storages.data[operand->storage];
-        if (storage->kind == BERTH_STORAGE_PLANNED) {
-            operand->tensor.data =
-                storage->space == BERTH_SPACE_DEVICE ? plan->device_block.base : plan->host_block;
-            operand->tensor.byte_offset = storage->offset;
-        }
-    }
+    bind_planned(plan, BERTH_SPACE_HOST, plan->host_block);
     return create_results(plan);
 }
 
 void berth_blocks_destroy(berth_plan *plan) {
     for (uint32_t i = 0; i < plan->storages.count; ++i) {
-        berth_storage *storage = &plan->storages.data[i];
-        if (!is_in_weights(plan, storage)) {
-            berth_runtime_free(plan->runtime, &storage->buffer);
-        }
-        berth_free(storage->memory);
+        free_memory(plan, &plan->storages.data[i]);
+        berth_runtime_free_host(plan->runtime, plan->storages.data[i].kept);
     }
-    berth_runtime_free(plan->runtime, &plan->weights);
+    berth_weights_free(plan);
     for (size_t i = 0; plan->results != NULL && i < plan->graph->output_count; ++i) {
         berth_runtime_free_host(plan->runtime, plan->results[i].memory);
         berth_free(plan->results[i].floats);

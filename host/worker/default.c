@@ -69,7 +69,9 @@ static berth_status check_heads(const berth_default_worker *base) {
     return BERTH_OK;
 }
 
-static berth_status create_build(berth_default_worker *base, const berth_checkpoint *checkpoint) {
+berth_status berth_worker_create_build(const berth_default_worker *base,
+                                       const berth_checkpoint *checkpoint,
+                                       berth_model_build **out_build) {
     const berth_model_request request = {
         .registry = base->registry,
         .config = base->config,
@@ -84,7 +86,7 @@ static berth_status create_build(berth_default_worker *base, const berth_checkpo
         berth_scheme_deinit(&scheme);
         return status;
     }
-    return berth_model_create_of(&request, &scheme, &base->build);
+    return berth_model_create_of(&request, &scheme, out_build);
 }
 
 static berth_status build_from(berth_default_worker *base, const berth_checkpoint *checkpoint) {
@@ -92,10 +94,10 @@ static berth_status build_from(berth_default_worker *base, const berth_checkpoin
         berth_platform_verify(base->platform, berth_checkpoint_architecture(checkpoint), NULL));
     base->activation =
         berth_activation_choose(base->config, base->platform, berth_checkpoint_dtype(checkpoint));
-    BERTH_TRY(create_build(base, checkpoint));
+    BERTH_TRY(berth_worker_create_build(base, checkpoint, &base->build));
     BERTH_TRY(check_heads(base));
     BERTH_TRY(create_plan(base));
-    BERTH_TRY(berth_worker_load_weights(base));
+    BERTH_TRY(berth_worker_load_weights(base, base->build));
     BERTH_TRY(berth_plan_ready(base->plan));
     return berth_sampler_init(&base->sampler, (size_t)base->build->description.vocab_size,
                               (size_t)max_rows(base->config), base->arena);
@@ -335,14 +337,15 @@ static berth_status take_draft_token_ids(berth_worker *worker, berth_model_outpu
     return not_provided(worker, "take_draft_token_ids");
 }
 
+// Another worker's model sleeps by the slots of that worker.
 static berth_status sleep_at(berth_worker *worker, uint64_t level) {
-    (void)level;
-    return not_provided(worker, "sleep");
+    berth_default_worker *base = berth_worker_base(worker);
+    return base->plan ? berth_worker_fall_asleep(base, level) : not_provided(worker, "sleep");
 }
 
 static berth_status wake_up(berth_worker *worker, uint64_t tags) {
-    (void)tags;
-    return not_provided(worker, "wake_up");
+    berth_default_worker *base = berth_worker_base(worker);
+    return base->plan ? berth_worker_wake(base, tags) : not_provided(worker, "wake_up");
 }
 
 static berth_status add_lora(berth_worker *worker, const berth_lora_request *request) {

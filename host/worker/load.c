@@ -156,8 +156,8 @@ static berth_status accept_whole(void *context, const berth_weight *weight, cons
 
 typedef berth_array(const berth_weight *) weight_list;
 
-static berth_status begin_rows(berth_default_worker *base, weight_list *out) {
-    const berth_model_build *build = base->build;
+static berth_status begin_rows(const berth_default_worker *base, const berth_model_build *build,
+                               weight_list *out) {
     for (size_t i = 0; i < build->weight_count; ++i) {
         const berth_weight *weight = &build->weights[i];
         if (comes_in_rows(base, weight)) {
@@ -169,16 +169,17 @@ static berth_status begin_rows(berth_default_worker *base, weight_list *out) {
     return BERTH_OK;
 }
 
-berth_status berth_worker_load_weights(berth_default_worker *base) {
+berth_status berth_worker_load_weights(const berth_default_worker *base,
+                                       const berth_model_build *build) {
     const berth_weight_taker taker = {
-        .context = base,
+        .context = (void *)(uintptr_t)base,
         .has_rows = comes_in_rows,
         .accept = accept_whole,
     };
     weight_list in_rows = {0};
-    berth_status status = begin_rows(base, &in_rows);
+    berth_status status = begin_rows(base, build, &in_rows);
     if (status == BERTH_OK) {
-        status = berth_model_load(base->build, &taker);
+        status = berth_model_load(build, &taker);
     }
     if (status == BERTH_OK) {
         loader self = {.base = base, .weights = in_rows.data, .weight_count = in_rows.count};

@@ -12,7 +12,8 @@
 #define ANY_OPEN                                                                                   \
     (BERTH_WORKER_BOUND | BERTH_WORKER_LOADED | BERTH_WORKER_CACHED | BERTH_WORKER_READY |         \
      BERTH_WORKER_PENDING | BERTH_WORKER_ASLEEP)
-#define HAS_MODEL (ANY_OPEN & ~BERTH_WORKER_BOUND)
+#define ALL_ASLEEP ((uint64_t)(BERTH_SLEEP_WEIGHTS | BERTH_SLEEP_KV_CACHE))
+#define HAS_MODEL  (ANY_OPEN & ~BERTH_WORKER_BOUND)
 
 typedef void (*slot_fn)(void); // as stored; never called as such
 
@@ -71,7 +72,7 @@ static const lifecycle_row lifecycle[SLOT_COUNT] = {
     [SLOT_EXECUTE_DUMMY_BATCH] =
         ROW(execute_dummy_batch, BERTH_WORKER_READY, 0, "compile_or_warm_up_model comes before it"),
     [SLOT_SLEEP] = ROW(sleep, BERTH_WORKER_READY, BERTH_WORKER_ASLEEP, "no step may be pending"),
-    [SLOT_WAKE_UP] = ROW(wake_up, BERTH_WORKER_ASLEEP, BERTH_WORKER_READY, "sleep comes before it"),
+    [SLOT_WAKE_UP] = ROW(wake_up, BERTH_WORKER_ASLEEP, 0, "sleep comes before it"),
     [SLOT_CHECK_HEALTH] = ROW(check_health, ANY_OPEN, 0, "init_device comes before it"),
 };
 
@@ -93,6 +94,10 @@ static bool is_overridden(const berth_worker_object *object, const lifecycle_row
 static berth_status enter(const berth_worker *worker, slot which) {
     const berth_worker_object *object = object_of(worker);
     const lifecycle_row *row = &lifecycle[which];
+    if (!(object->state & row->allowed) && object->state == BERTH_WORKER_ASLEEP) {
+        return BERTH_FAIL(WRONG_STATE, "worker: %s while it sleeps: wake_up comes before it",
+                          row->name);
+    }
     if (!(object->state & row->allowed)) {
         return BERTH_FAIL(WRONG_STATE, "worker: %s is called out of order: %s", row->name,
                           row->before);
@@ -194,13 +199,50 @@ berth_status berth_worker_execute_dummy(berth_worker *worker) {
 }
 
 berth_status berth_worker_sleep(berth_worker *worker, uint64_t level) {
+    if (level != 1 && level != 2) {
+        return BERTH_FAIL(INVALID_ARGUMENT,
+                          "sleep level %llu: 1 keeps the weights in host memory, 2 discards them",
+                          (unsigned long long)level);
+    }
     BERTH_TRY(enter(worker, SLOT_SLEEP));
-    return leave(worker, SLOT_SLEEP, worker->api->sleep(worker, level));
+    BERTH_TRY(leave(worker, SLOT_SLEEP, worker->api->sleep(worker, level)));
+    object_of(worker)->asleep = ALL_ASLEEP;
+    return BERTH_OK;
+}
+
+static berth_status wake_up(berth_worker *worker, uint64_t tag) {
+    berth_worker_object *object = object_of(worker);
+    if (tag == 0) {
+        return BERTH_OK;
+    }
+    BERTH_TRY(enter(worker, SLOT_WAKE_UP));
+    BERTH_TRY(leave(worker, SLOT_WAKE_UP, worker->api->wake_up(worker, tag)));
+    object->asleep &= ~tag;
+    object->state = object->asleep ? BERTH_WORKER_ASLEEP : BERTH_WORKER_READY;
+    return BERTH_OK;
 }
 
 berth_status berth_worker_wake_up(berth_worker *worker, uint64_t tags) {
-    BERTH_TRY(enter(worker, SLOT_WAKE_UP));
-    return leave(worker, SLOT_WAKE_UP, worker->api->wake_up(worker, tags));
+    const uint64_t asleep = object_of(worker)->asleep;
+    const uint64_t wanted = (tags != 0 ? tags : ALL_ASLEEP) & asleep;
+    if (tags & ~ALL_ASLEEP) {
+        return BERTH_FAIL(INVALID_ARGUMENT,
+                          "wake_up of %llu: tags are 1, weights, 2, the KV cache, or 0, all",
+                          (unsigned long long)tags);
+    }
+    if (!wanted) {
+        return BERTH_FAIL(WRONG_STATE, "worker: wake_up: %s awake already",
+                          asleep == 0                   ? "the worker is"
+                          : tags == BERTH_SLEEP_WEIGHTS ? "the weights are"
+                                                        : "the KV cache is");
+    }
+    // One at a time, so that after a failure it is known what is awake.
+    BERTH_TRY(wake_up(worker, wanted & BERTH_SLEEP_WEIGHTS));
+    return wake_up(worker, wanted & BERTH_SLEEP_KV_CACHE);
+}
+
+uint64_t berth_worker_asleep(const berth_worker *worker) {
+    return object_of(worker)->asleep;
 }
 
 berth_status berth_worker_check_health(berth_worker *worker) {

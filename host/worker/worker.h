@@ -50,8 +50,13 @@ BERTH_MUST_CHECK berth_status berth_worker_sample(berth_worker *worker,
 // Waits for an asynchronous output.
 BERTH_MUST_CHECK berth_status berth_worker_wait(berth_worker *worker, berth_model_output *out);
 BERTH_MUST_CHECK berth_status berth_worker_execute_dummy(berth_worker *worker);
+// Level 1 moves the weights to host memory, 2 discards them, and wake_up reads the checkpoint
+// again; the KV cache is discarded by both. No step until everything is awake.
 BERTH_MUST_CHECK berth_status berth_worker_sleep(berth_worker *worker, uint64_t level);
+// BERTH_SLEEP_* of what is to be awake, 0: all. WRONG_STATE when all of that is. What a failure
+// kept from waking up still sleeps, and may be woken up again.
 BERTH_MUST_CHECK berth_status berth_worker_wake_up(berth_worker *worker, uint64_t tags);
+uint64_t berth_worker_asleep(const berth_worker *worker); // BERTH_SLEEP_*, 0: awake
 BERTH_MUST_CHECK berth_status berth_worker_check_health(berth_worker *worker);
 
 // The default worker's plan, for `berth ops explain`, `berth graph` and tests; NULL when another

@@ -33,6 +33,7 @@ typedef struct berth_default_worker {
     int64_t max_model_len;
     int64_t num_blocks;
     uint64_t cache_bytes; // of device memory
+    uint64_t sleep_level; // of the last sleep
     berth_sampler sampler;
 } berth_default_worker;
 
@@ -42,6 +43,7 @@ typedef struct berth_worker_object {
     berth_worker_api merged;
     berth_arena *arena; // owned; this object lives in it
     berth_worker_state state;
+    uint64_t asleep;          // BERTH_SLEEP_*, of what wake_up has not brought back
     const berth_owner *owner; // of the platform, NULL for native host execution
     berth_default_worker base;
 } berth_worker_object;
@@ -55,8 +57,16 @@ berth_dtype berth_activation_choose(const berth_config *config,
 BERTH_MUST_CHECK berth_status berth_activation_check(const berth_config *config,
                                                      const berth_platform_entry *platform);
 
+// The model of a checkpoint: graph, weights, caches.
+BERTH_MUST_CHECK berth_status berth_worker_create_build(const berth_default_worker *base,
+                                                        const berth_checkpoint *checkpoint,
+                                                        berth_model_build **out_build);
 // load.c: every weight of the build into the plan.
-BERTH_MUST_CHECK berth_status berth_worker_load_weights(berth_default_worker *base);
+BERTH_MUST_CHECK berth_status berth_worker_load_weights(const berth_default_worker *base,
+                                                        const berth_model_build *build);
+// sleep.c: what the slots of the default worker do.
+BERTH_MUST_CHECK berth_status berth_worker_fall_asleep(berth_default_worker *base, uint64_t level);
+BERTH_MUST_CHECK berth_status berth_worker_wake(berth_default_worker *base, uint64_t tags);
 
 static inline berth_default_worker *berth_worker_base(const berth_worker *worker) {
     return worker->base;

@@ -25,7 +25,7 @@ typedef struct berth_registrar berth_registrar; // plugin.h
 #define BERTH_CAPABILITY_HOST_MEMORY   1u // a base is an address that the host may read and write
 #define BERTH_CAPABILITY_GRAPH_CAPTURE 2u
 #define BERTH_CAPABILITY_PINNED_MEMORY 4u
-#define BERTH_CAPABILITY_SLEEP         8u
+#define BERTH_CAPABILITY_SLEEP         8u // nobody asks: the host's worker sleeps on every device
 #define BERTH_CAPABILITY_HYBRID_KV     16u
 #define BERTH_CAPABILITY_STREAMS       32u
 

@@ -14,7 +14,10 @@
 //
 // A host of ABI 1.0 calls none of these itself: sleep, wake_up, LoRA, take_draft_token_ids,
 // profile, update_max_model_len, check_health, reset_caches. They are here so that a table has one
-// layout for ever; an overriding plugin may call them through the merged table.
+// layout for ever; an overriding plugin may call them through the merged table. From ABI 1.1 on the
+// host calls sleep with level 1 (weights are kept in host memory) or 2 (they are discarded, and
+// wake_up loads them again), the KV cache being discarded by both, and wake_up with one tag at a
+// time; its own worker has both slots, for every device runtime.
 #ifndef BERTH_WORKER_H
 #define BERTH_WORKER_H
 

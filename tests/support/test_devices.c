@@ -16,6 +16,7 @@ static void *memories[MAX_HANDLES];
 static uint64_t sizes[MAX_HANDLES];
 static size_t handle_count;
 static size_t live_count;
+static size_t allowed_count = SIZE_MAX;
 static uint64_t call_count;
 static test_content content_now;
 
@@ -50,6 +51,10 @@ size_t test_devices_live(void) {
     return live_count;
 }
 
+void test_devices_allow(size_t allocations) {
+    allowed_count = allocations;
+}
+
 uint64_t test_devices_calls(void) {
     return call_count;
 }
@@ -58,6 +63,10 @@ static berth_status allocate(void *self, uint64_t device, uint64_t bytes, void *
     (void)self;
     (void)device;
     CHECK(bytes > 0 && handle_count < MAX_HANDLES);
+    if (allowed_count == 0) {
+        return BERTH_OUT_OF_MEMORY;
+    }
+    allowed_count -= allowed_count != SIZE_MAX;
     memories[handle_count] = malloc(bytes);
     memset(memories[handle_count], 0xee, bytes);
     sizes[handle_count] = bytes;
@@ -432,6 +441,7 @@ static const berth_plugin plugin = {
 berth_registry *test_devices_registry(const test_content *content) {
     content_now = *content;
     call_count = 0;
+    allowed_count = SIZE_MAX;
     queue_count = 0;
     handle_count = live_count == 0 ? 0 : handle_count;
     return test_ops_registry(&plugin);

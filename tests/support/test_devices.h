@@ -44,5 +44,7 @@ uint64_t test_devices_calls(void);
 void *test_devices_address(void *base);
 // Allocations of fake-device that were not released.
 size_t test_devices_live(void);
+// So many allocations of fake-device still succeed; SIZE_MAX: all, as at first.
+void test_devices_allow(size_t allocations);
 
 #endif

@@ -87,7 +87,7 @@ static void set_rows(test_plan *it, berth_value at, const float *weight) {
     }
 }
 
-void test_plan_load(test_plan *it) {
+void test_plan_set_weights(test_plan *it) {
     float weight[4096];
     for (size_t i = 1; i < it->graph->value_count; ++i) {
         const berth_graph_value *value = &it->graph->values[i];
@@ -103,6 +103,10 @@ void test_plan_load(test_plan *it) {
                                               (uint64_t)elements * sizeof(float)));
         }
     }
+}
+
+void test_plan_load(test_plan *it) {
+    test_plan_set_weights(it);
     CHECK_OK(berth_plan_ready(it->plan));
     if (it->cache_count > 0) {
         const berth_kv_cache_config caches = {
