@@ -4,21 +4,16 @@
 
 static const berth_norm_operands operands = {.gate = 1, .weight = 2, .bias = -1, .sum = -1};
 
-BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, berth_norm_at at,
+BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_norm_kind as, berth_norm_at at,
                             berth_vec normal) {
-    const berth_vec g = berth_norm_gate(row, dtype, at);
+    const berth_vec g = berth_norm_gate(row, as, at);
     const berth_vec gate = row->self->options ? berth_vec_sigmoid(g) : berth_vec_silu(g);
-    return normal * berth_norm_weight(row, at) * gate;
+    return berth_norm_weigh(row, as, at, normal) * gate;
 }
 
-BERTH_INLINE void one(const berth_norm_row *row, berth_sweep_kind as) {
-    berth_norm_columns(row, as, berth_norm_x, give,
-                       (berth_norm_slice){
-                           .columns = {0, row->hidden}
-    });
-}
+static const berth_norm_form form = {.take = berth_norm_x, .give = give, .gives_gates = 1};
 
-BERTH_NORM(one, operands)
+BERTH_NORM(form, operands)
 
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     const berth_status status = berth_norm_create(site, device, out_self);

@@ -5,25 +5,18 @@
 
 static const berth_norm_operands operands = {.gate = -1, .weight = 1, .bias = 2, .sum = -1};
 
-BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, berth_norm_at at,
+BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_norm_kind as, berth_norm_at at,
                             berth_vec normal) {
-    (void)dtype;
-    const berth_vec scaled = normal * berth_norm_weight(row, at);
-    if (!row->bias) {
-        return scaled;
+    berth_vec y = berth_norm_weigh(row, as, at, normal);
+    if (row->bias) {
+        y = y + berth_norm_column(row->bias, as, at);
     }
-    return scaled + berth_norm_load(row, row->bias, BERTH_DTYPE_F32, at);
+    return y;
 }
 
-BERTH_INLINE void one(const berth_norm_row *row, berth_sweep_kind as) {
-    const float mean = berth_norm_mean(row, as.dtype, berth_norm_x);
-    berth_norm_columns(row, as, berth_norm_x, give,
-                       (berth_norm_slice){
-                           .mean = mean, .columns = {0, row->hidden}
-    });
-}
+static const berth_norm_form form = {.take = berth_norm_x, .give = give, .is_centred = 1};
 
-BERTH_NORM(one, operands)
+BERTH_NORM(form, operands)
 
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     const berth_status status = berth_norm_create(site, device, out_self);

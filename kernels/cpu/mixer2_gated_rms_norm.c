@@ -7,27 +7,23 @@
 
 static const berth_norm_operands operands = {.gate = 1, .weight = 2, .bias = -1, .sum = -1};
 
-BERTH_INLINE berth_vec take(const berth_norm_row *row, berth_dtype dtype, berth_norm_at at) {
-    return berth_norm_x(row, dtype, at) * berth_vec_silu(berth_norm_gate(row, dtype, at));
-}
-
-BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, berth_norm_at at,
-                            berth_vec normal) {
-    (void)dtype;
-    return normal * berth_norm_weight(row, at);
-}
-
-BERTH_INLINE void one(const berth_norm_row *row, berth_sweep_kind as) {
+BERTH_INLINE berth_vec take(const berth_norm_row *row, berth_norm_kind as, berth_norm_at at) {
     assert(row->gate); // no optional input
-    if (!row->self->options) {
-        berth_norm_keep(row, as, take, BERTH_NORM_Y);
-        return;
-    }
-    berth_norm_keep(row, as, take, BERTH_NORM_VALUES);
-    berth_norm_groups(row, as, berth_norm_value, give);
+    return berth_norm_x(row, as, at) * berth_vec_silu(berth_norm_gate(row, as, at));
 }
 
-BERTH_NORM(one, operands)
+static const berth_norm_form form = {.take = take, .give = berth_norm_weigh, .is_kept = 1};
+
+static void part_of(const void *work, int64_t part, int64_t parts) {
+    const berth_norm_job *in = work;
+    if (in->self->options) {
+        berth_norm_part(in, form, part, parts);
+    } else {
+        berth_norm_map(in, take, part, parts);
+    }
+}
+
+BERTH_NORM_FORWARD(operands)
 
 static int64_t number(const berth_op_site *site, const char *name) {
     return berth_site_attribute(site, name)->i64;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What norms but rms_norm share around a row (norm_row.h): the instance, the operands, all rows.
+// What norms but rms_norm share around their rows (norm_row.h, norm_sums.h, norm_write.h): the
+// instance, the operands, all rows.
 #ifndef BERTH_KERNELS_CPU_NORM_H
 #define BERTH_KERNELS_CPU_NORM_H
 
-#include <cpu/norm_row.h>
-
-#define BERTH_NORM_VECTORS 3 // of a row's width that a part has in the workspace
+#include <cpu/norm_write.h>
 
 static inline berth_status berth_norm_create(const berth_op_site *site, const berth_device *device,
                                              void **out_self) {
@@ -19,10 +18,20 @@ static inline berth_status berth_norm_create(const berth_op_site *site, const be
     return status;
 }
 
+static inline int64_t berth_norm_group_of(const berth_norm *self) {
+    return self->group > 0 ? self->group : self->hidden;
+}
+
+// Floats of a part: a weight and a bias of another dtype, values and factors of each row at work.
+static inline int64_t berth_norm_room(const berth_norm *self) {
+    const int64_t groups = self->hidden / berth_norm_group_of(self);
+    return 2 * self->hidden + 2 * BERTH_NORM_ROWS * (self->hidden + groups);
+}
+
 static inline uint64_t berth_norm_workspace(void *state, uint64_t tokens) {
     const berth_norm *self = state;
     (void)tokens;
-    return (uint64_t)(self->cpu->threads * BERTH_NORM_VECTORS * self->hidden) * sizeof(float);
+    return (uint64_t)(self->cpu->threads * berth_norm_room(self)) * sizeof(float);
 }
 
 static inline int berth_norm_gate_is_sigmoid(const berth_op_site *site) {
@@ -48,101 +57,209 @@ static inline const berth_tensor *berth_norm_input(const berth_norm_job *in, int
     return input < 0 ? NULL : in->args->inputs[input];
 }
 
-// A row of a weight or bias as floats: itself, or a copy; NULL of none.
-static inline const float *berth_norm_floats(const berth_tensor *vectors, int64_t row,
-                                             float *copy) {
-    const void *vector = vectors ? berth_row(vectors, row) : NULL;
-    if (!vector || vectors->dtype == BERTH_DTYPE_F32) {
-        return vector;
-    }
-    berth_load(vector, vectors->dtype, 0, berth_row_length(vectors), copy);
-    return copy;
-}
-
-// Fills in what all rows of a part share.
-static inline void berth_norm_begin(const berth_norm_job *in, int64_t part, berth_norm_row *row) {
-    const int64_t hidden = berth_row_length(in->args->inputs[0]);
-    float *vectors = (float *)berth_data(in->args->workspace) + part * BERTH_NORM_VECTORS * hidden;
-    *row = (berth_norm_row){
-        .self = in->self,
-        .hidden = hidden,
-        .weight = berth_norm_floats(berth_norm_input(in, in->operands->weight), 0, vectors),
-        .bias = berth_norm_floats(berth_norm_input(in, in->operands->bias), 0, vectors + hidden),
-        .values = vectors + 2 * hidden,
-        .weight_copy = vectors,
-    };
-}
-
-// The row of the weight that row i of x has.
-static inline void berth_norm_turn(const berth_norm_job *in, int64_t i, berth_norm_row *row) {
-    if (in->self->weight_rows > 0) {
-        const berth_tensor *weight = berth_norm_input(in, in->operands->weight);
-        row->weight = berth_norm_floats(weight, i % in->self->weight_rows, row->weight_copy);
-    }
-}
-
-// The rows of a part's tensors; of a gate or sum that is absent any.
-typedef struct berth_norm_tensors {
+// What a part's rows are taken from; of a gate, weight or sum that is absent any or NULL.
+typedef struct berth_norm_source {
     berth_rows x;
     berth_rows y;
     berth_rows gate;
     berth_rows sum;
     int has_gate;
     int has_sum;
-} berth_norm_tensors;
+    const berth_tensor *weight;
+    int64_t weight_rows;
+    berth_dtype vectors; // of weights and biases as rows have them
+    float *weight_copy;  // [hidden] for one of another dtype
+} berth_norm_source;
 
-static inline berth_norm_tensors berth_norm_tensors_of(const berth_norm_job *in) {
+// A row of a weight or bias: itself, or a copy in float32; NULL of none.
+static inline const void *berth_norm_vector(const berth_tensor *from, int64_t row,
+                                            berth_dtype vectors, float *copy) {
+    const void *vector = from ? berth_row(from, row) : NULL;
+    if (!vector || from->dtype == vectors) {
+        return vector;
+    }
+    berth_load(vector, from->dtype, 0, berth_row_length(from), copy);
+    return copy;
+}
+
+static inline void berth_norm_point(berth_norm_row *row, const berth_norm_source *of, int64_t at) {
+    row->x = berth_rows_at(&of->x, at);
+    row->y = berth_rows_at(&of->y, at);
+    row->gate = of->has_gate ? berth_rows_at(&of->gate, at) : NULL;
+    row->sum = of->has_sum ? berth_rows_at(&of->sum, at) : NULL;
+    if (of->weight_rows > 0) {
+        row->weight =
+            berth_norm_vector(of->weight, at % of->weight_rows, of->vectors, of->weight_copy);
+    }
+}
+
+static inline void berth_norm_begin(const berth_norm_job *in, int64_t part, berth_dtype vectors,
+                                    berth_norm_source *of, berth_norm_rows *rows) {
+    const berth_norm *self = in->self;
+    const int64_t hidden = self->hidden;
+    const int64_t groups = hidden / berth_norm_group_of(self);
+    float *room = (float *)berth_data(in->args->workspace) + part * berth_norm_room(self);
+    float *values = room + 2 * hidden;
+    float *factors = values + 2 * BERTH_NORM_ROWS * hidden;
     const berth_tensor *gate = berth_norm_input(in, in->operands->gate);
+    const berth_tensor *bias = berth_norm_input(in, in->operands->bias);
     const int has_sum = gate && in->operands->sum >= 0;
-    return (berth_norm_tensors){
+    *of = (berth_norm_source){
         .x = berth_rows_of(in->args->inputs[0]),
         .y = berth_rows_of(in->args->outputs[0]),
         .gate = berth_rows_of(gate ? gate : in->args->inputs[0]),
         .sum = berth_rows_of(in->args->outputs[has_sum ? in->operands->sum : 0]),
         .has_gate = gate != NULL,
         .has_sum = has_sum,
+        .weight = berth_norm_input(in, in->operands->weight),
+        .weight_rows = self->weight_rows,
+        .vectors = vectors,
+        .weight_copy = room,
     };
+    const berth_norm_row row = {
+        .self = self,
+        .hidden = hidden,
+        .group = berth_norm_group_of(self),
+        .weight = berth_norm_vector(of->weight, 0, vectors, room),
+        .bias = berth_norm_vector(bias, 0, vectors, room + hidden),
+    };
+    for (int i = 0; i < BERTH_NORM_ROWS; ++i) {
+        rows->now[i] = row;
+        rows->now[i].values = values + 2 * i * hidden;
+        rows->now[i].factors = factors + 2 * i * groups;
+        rows->next[i] = row;
+        rows->next[i].values = values + (2 * i + 1) * hidden;
+        rows->next[i].factors = factors + (2 * i + 1) * groups;
+    }
 }
 
-static inline void berth_norm_point(berth_norm_row *row, const berth_norm_tensors *of, int64_t at,
-                                    int64_t next) {
-    row->x = berth_rows_at(&of->x, at);
-    row->y = berth_rows_at(&of->y, at);
-    row->gate = of->has_gate ? berth_rows_at(&of->gate, at) : NULL;
-    row->sum = of->has_sum ? berth_rows_at(&of->sum, at) : NULL;
-    row->next_x = berth_rows_at(&of->x, next);
-    row->next_gate = of->has_gate ? berth_rows_at(&of->gate, next) : NULL;
+// ---- all rows -----------------------------------------------------------------------------------
+
+// Whether rows of a kind may come by fours, past the caches: not in portable C, which has no stores
+// for that.
+BERTH_INLINE int berth_norm_is_fast(berth_norm_kind as) {
+    return BERTH_LANES > 4 && as.dtype != BERTH_DTYPE_F16 && as.vectors == as.dtype;
 }
 
-// `one` is a constant function where this is inlined.
-typedef void (*berth_norm_one)(const berth_norm_row *row, berth_sweep_kind as);
-BERTH_INLINE void berth_norm_rows(const berth_norm_job *in, berth_norm_one one, berth_dtype dtype,
-                                  int64_t part, int64_t parts) {
-    const berth_norm_tensors tensors = berth_norm_tensors_of(in);
-    const berth_span rows = berth_share(berth_row_count(in->args->inputs[0]), part, parts);
-    berth_norm_row row;
-    berth_norm_begin(in, part, &row);
-    for (int64_t i = rows.first; i < rows.end; ++i) {
-        berth_norm_point(&row, &tensors, i, i + 1 < rows.end ? i + 1 : i);
-        berth_norm_turn(in, i, &row);
-        if (in->is_past && berth_vec_can_pass(row.y) && (!row.sum || berth_vec_can_pass(row.sum))) {
-            one(&row, (berth_sweep_kind){.dtype = dtype, .is_past = 1});
-        } else {
-            one(&row, (berth_sweep_kind){.dtype = dtype});
+// Whether those of a call may: in whole steps, with no copy of a weight.
+static inline int berth_norm_has_fours(const berth_norm_job *in) {
+    const berth_norm *self = in->self;
+    const berth_tensor *weight = berth_norm_input(in, in->operands->weight);
+    const int has_copies = weight && weight->dtype != in->args->inputs[0]->dtype;
+    return in->is_past && !(self->weight_rows > 0 && has_copies) &&
+           berth_norm_group_of(self) % BERTH_NORM_STEP == 0;
+}
+
+static inline int berth_norm_can_pass(const berth_norm_rows *of) {
+    int can_pass = 1;
+    for (int i = 0; i < BERTH_NORM_ROWS; ++i) {
+        const void *sum = of->next[i].sum;
+        can_pass &= berth_vec_can_pass(of->now[i].y) && (!sum || berth_vec_can_pass(sum));
+    }
+    return can_pass;
+}
+
+// The next rows become those that are written, and rows from `at` on the next ones.
+static inline void berth_norm_advance(berth_norm_rows *of, const berth_norm_source *from,
+                                      int64_t at) {
+    for (int i = 0; i < BERTH_NORM_ROWS; ++i) {
+        const berth_norm_row done = of->now[i];
+        of->now[i] = of->next[i];
+        of->next[i] = done;
+        berth_norm_point(&of->next[i], from, at + i);
+    }
+}
+
+// Rows by fours as long as there are so many; returns the first that is not done.
+BERTH_INLINE int64_t berth_norm_fours(berth_norm_rows *of, const berth_norm_source *from,
+                                      berth_norm_form form, berth_norm_kind as, berth_span rows) {
+    const berth_norm_kind past = {as.dtype, as.vectors, 1};
+    int64_t i = rows.first;
+    for (; i + BERTH_NORM_ROWS <= rows.end; i += BERTH_NORM_ROWS) {
+        berth_norm_advance(of, from, i);
+        if (i > rows.first && berth_norm_can_pass(of)) {
+            berth_norm_both(of, past, form);
+            continue;
+        }
+        for (int k = 0; k < BERTH_NORM_ROWS; ++k) {
+            if (i > rows.first) {
+                berth_norm_write(&of->now[k], as, form);
+            }
+            berth_norm_measure(&of->next[k], as, form);
         }
     }
+    for (int k = 0; k < BERTH_NORM_ROWS && i > rows.first; ++k) {
+        berth_norm_write(&of->next[k], as, form);
+    }
     berth_past_end();
+    return i;
 }
 
-BERTH_INLINE void berth_norm_part(const berth_norm_job *in, berth_norm_one one, int64_t part,
+BERTH_INLINE void berth_norm_part_as(const berth_norm_job *in, berth_norm_form form,
+                                     berth_norm_kind as, int64_t part, int64_t parts) {
+    const berth_span rows = berth_share(berth_row_count(in->args->inputs[0]), part, parts);
+    berth_norm_source from;
+    berth_norm_rows at;
+    int64_t i = rows.first;
+    if (i == rows.end) {
+        return;
+    }
+    berth_norm_begin(in, part, as.vectors, &from, &at);
+    if (berth_norm_is_fast(as) && berth_norm_has_fours(in)) {
+        i = berth_norm_fours(&at, &from, form, as, rows);
+    }
+    for (; i < rows.end; ++i) {
+        berth_norm_point(&at.now[0], &from, i);
+        berth_norm_measure(&at.now[0], as, form);
+        berth_norm_write(&at.now[0], as, form);
+    }
+}
+
+// Float32 where weight and bias are not both of x's dtype.
+static inline berth_dtype berth_norm_vectors_of(const berth_norm_job *in) {
+    const berth_dtype dtype = in->args->inputs[0]->dtype;
+    const berth_tensor *weight = berth_norm_input(in, in->operands->weight);
+    const berth_tensor *bias = berth_norm_input(in, in->operands->bias);
+    const int is_same = (!weight || weight->dtype == dtype) && (!bias || bias->dtype == dtype);
+    return is_same ? dtype : BERTH_DTYPE_F32;
+}
+
+// A part of the rows; `form` is constant where this is inlined.
+BERTH_INLINE void berth_norm_part(const berth_norm_job *in, berth_norm_form form, int64_t part,
                                   int64_t parts) {
     const berth_dtype dtype = in->args->inputs[0]->dtype;
-    if (dtype == BERTH_DTYPE_F32) {
-        berth_norm_rows(in, one, BERTH_DTYPE_F32, part, parts);
-    } else if (dtype == BERTH_DTYPE_BF16) {
-        berth_norm_rows(in, one, BERTH_DTYPE_BF16, part, parts);
+    const int is_same = berth_norm_vectors_of(in) == dtype;
+    const berth_dtype f32 = BERTH_DTYPE_F32;
+    const berth_dtype bf16 = BERTH_DTYPE_BF16;
+    const berth_dtype f16 = BERTH_DTYPE_F16;
+    if (dtype == f32) {
+        berth_norm_part_as(in, form, (berth_norm_kind){f32, f32, 0}, part, parts);
+    } else if (dtype == bf16 && is_same) {
+        berth_norm_part_as(in, form, (berth_norm_kind){bf16, bf16, 0}, part, parts);
+    } else if (dtype == bf16) {
+        berth_norm_part_as(in, form, (berth_norm_kind){bf16, f32, 0}, part, parts);
+    } else if (is_same) {
+        berth_norm_part_as(in, form, (berth_norm_kind){f16, f16, 0}, part, parts);
     } else {
-        berth_norm_rows(in, one, BERTH_DTYPE_F16, part, parts);
+        berth_norm_part_as(in, form, (berth_norm_kind){f16, f32, 0}, part, parts);
+    }
+}
+
+// What `take` gives is the result, for a kernel that can do without a norm.
+BERTH_INLINE void berth_norm_map(const berth_norm_job *in, berth_norm_take take, int64_t part,
+                                 int64_t parts) {
+    const berth_span rows = berth_share(berth_row_count(in->args->inputs[0]), part, parts);
+    const berth_norm_kind as = {.dtype = in->args->inputs[0]->dtype};
+    berth_norm_source from;
+    berth_norm_rows at;
+    berth_norm_begin(in, part, BERTH_DTYPE_F32, &from, &at);
+    for (int64_t i = rows.first; i < rows.end; ++i) {
+        const berth_norm_row *row = &at.now[0];
+        berth_norm_point(&at.now[0], &from, i);
+        for (int64_t first = 0; first < row->hidden; first += BERTH_LANES) {
+            const berth_norm_at here = {BERTH_NORM_SINGLE, first, row->hidden};
+            berth_vec_store_some(row->y, as.dtype, first, row->hidden, take(row, as, here));
+        }
     }
 }
 
@@ -160,14 +277,30 @@ static inline berth_status berth_norm_run(const berth_norm *self, const berth_op
     return BERTH_OK;
 }
 
-// The part and the forward of a kernel: `one` does a row, `operands` says what it is made of.
-#define BERTH_NORM(one, which)                                                                     \
-    static void part_of(const void *work, int64_t part, int64_t parts) {                           \
-        berth_norm_part(work, one, part, parts);                                                   \
-    }                                                                                              \
+// The forward of a kernel whose parts `part_of` does; `operands` says what its rows are made of.
+#define BERTH_NORM_FORWARD(operands)                                                               \
     static berth_status forward(void *self, const berth_op_args *args) {                           \
-        return berth_norm_run(self, args, &(which), part_of);                                      \
+        return berth_norm_run(self, args, &(operands), part_of);                                   \
     }
+
+// The part and the forward of a kernel of one form.
+#define BERTH_NORM(form, operands)                                                                 \
+    static void part_of(const void *work, int64_t part, int64_t parts) {                           \
+        berth_norm_part(work, form, part, parts);                                                  \
+    }                                                                                              \
+    BERTH_NORM_FORWARD(operands)
+
+// Of two forms, the first where a question about the job `in` is answered with yes.
+#define BERTH_NORM_EITHER(question, yes, no, operands)                                             \
+    static void part_of(const void *work, int64_t part, int64_t parts) {                           \
+        const berth_norm_job *in = work;                                                           \
+        if (question) {                                                                            \
+            berth_norm_part(in, yes, part, parts);                                                 \
+        } else {                                                                                   \
+            berth_norm_part(in, no, part, parts);                                                  \
+        }                                                                                          \
+    }                                                                                              \
+    BERTH_NORM_FORWARD(operands)
 
 #define BERTH_NORM_KERNEL(op_name, op_create)                                                      \
     .size = sizeof(berth_op_impl), .op = (op_name), .name = "cpu." op_name,                        \

@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row of a norm, read twice while it stays in the first cache: for its mean and mean of squares,
-// then for the result, during which the next row is fetched. A kernel says how a value comes about
-// and what becomes of it. All in float32 with one rounding.
+// A row of a norm: its operands, what is loaded and stored of it. A kernel says how a value comes
+// about and what becomes of it; all in float32. A row is read twice: norm_sums.h takes its mean and
+// its mean of squares, norm_write.h makes the result of them.
+//
+// Columns go in steps of four vectors, which are two pairs, and what is left of a span of columns
+// by single vectors. Why pairs: of bf16 they are the two halves of one load, all even columns and
+// all odd ones.
 #ifndef BERTH_KERNELS_CPU_NORM_ROW_H
 #define BERTH_KERNELS_CPU_NORM_ROW_H
 
-#include <cpu/elementwise.h>
+#include <cpu/cpu.h>
+#include <cpu/functions.h>
+
+#define BERTH_NORM_PAIR (2 * BERTH_LANES) // columns
+#define BERTH_NORM_STEP (4 * BERTH_LANES)
 
 // Begins as berth_instance does.
 typedef struct berth_norm {
@@ -22,190 +30,137 @@ typedef struct berth_norm {
 typedef struct berth_norm_row {
     const berth_norm *self;
     int64_t hidden;
+    int64_t group; // columns, all of them where the row is one
     const void *x;
     const void *gate;
-    const void *next_x; // the rows that come after these, fetched while this one is written
-    const void *next_gate;
-    const float *weight;
-    const float *bias;
-    float *weight_copy; // [hidden] of this thread, for a weight of another dtype
-    float *values;      // [hidden] of this thread, for who computes what he norms only once
-    void *sum;          // where x + gate goes, for a gate that is a residual
+    const void *weight;
+    const void *bias;
+    float *values;  // [hidden], of a form that keeps what it takes
+    float *factors; // [groups]
+    float mean;     // that is taken off
+    void *sum;      // where x + gate goes, for a gate that is a residual
     void *y;
 } berth_norm_row;
 
-// Lanes from `first` on. Why the question is a constant: a loop that may have to load a part keeps
-// its sums in memory.
+// What a row's loop is compiled for.
+typedef struct berth_norm_kind {
+    berth_dtype dtype;   // of x, gate, sum and y
+    berth_dtype vectors; // of weight and bias: that, or float32
+    int is_past;         // y and sum are stored past the caches
+} berth_norm_kind;
+
+// Where a vector stands: one of a pair from `first` on, or a single one, whose lanes from `end` on
+// are zero and not stored. Constant but for the numbers.
+typedef enum berth_norm_half { BERTH_NORM_LOW, BERTH_NORM_HIGH, BERTH_NORM_SINGLE } berth_norm_half;
 typedef struct berth_norm_at {
+    berth_norm_half half;
     int64_t first;
-    int is_whole; // the row does not end within them
+    int64_t end;
 } berth_norm_at;
 
-// What stands there in a row before its norm; zero behind its end.
-typedef berth_vec (*berth_norm_take)(const berth_norm_row *row, berth_dtype dtype,
+// What stands there in a row before its norm.
+typedef berth_vec (*berth_norm_take)(const berth_norm_row *row, berth_norm_kind as,
                                      berth_norm_at at);
 // The same after it, times what the kernel multiplies by.
-typedef berth_vec (*berth_norm_give)(const berth_norm_row *row, berth_dtype dtype, berth_norm_at at,
-                                     berth_vec normal);
+typedef berth_vec (*berth_norm_give)(const berth_norm_row *row, berth_norm_kind as,
+                                     berth_norm_at at, berth_vec normal);
 
-BERTH_INLINE berth_vec berth_norm_load(const berth_norm_row *row, const void *vector,
-                                       berth_dtype dtype, berth_norm_at at) {
-    return at.is_whole ? berth_vec_load_as(vector, dtype, at.first)
-                       : berth_vec_load_some(vector, dtype, at.first, row->hidden);
+// What a kernel is made of; constants where they are inlined.
+typedef struct berth_norm_form {
+    berth_norm_take take;
+    berth_norm_give give;
+    int is_kept;     // what `take` gives is computed once: it is not x itself
+    int is_centred;  // the mean is taken off
+    int gives_gates; // the gate is `give`'s to load
+} berth_norm_form;
+
+// ---- loads --------------------------------------------------------------------------------------
+
+BERTH_INLINE berth_vec berth_norm_load(const void *vector, berth_dtype dtype, berth_norm_at at) {
+    if (at.half == BERTH_NORM_SINGLE) {
+        return berth_vec_load_some(vector, dtype, at.first, at.end);
+    }
+    if (dtype == BERTH_DTYPE_BF16) {
+        const uint16_t *pairs = (const uint16_t *)vector + at.first;
+        return at.half == BERTH_NORM_LOW ? berth_vec_first(pairs) : berth_vec_second(pairs);
+    }
+    return berth_vec_load_as(vector, dtype, at.first + (int64_t)at.half * BERTH_LANES);
 }
 
-BERTH_INLINE berth_vec berth_norm_x(const berth_norm_row *row, berth_dtype dtype,
+BERTH_INLINE berth_vec berth_norm_x(const berth_norm_row *row, berth_norm_kind as,
                                     berth_norm_at at) {
-    return berth_norm_load(row, row->x, dtype, at);
+    return berth_norm_load(row->x, as.dtype, at);
 }
 
-BERTH_INLINE berth_vec berth_norm_gate(const berth_norm_row *row, berth_dtype dtype,
+BERTH_INLINE berth_vec berth_norm_gate(const berth_norm_row *row, berth_norm_kind as,
                                        berth_norm_at at) {
-    return berth_norm_load(row, row->gate, dtype, at);
+    return berth_norm_load(row->gate, as.dtype, at);
 }
 
-BERTH_INLINE berth_vec berth_norm_value(const berth_norm_row *row, berth_dtype dtype,
-                                        berth_norm_at at) {
-    (void)dtype;
-    return berth_norm_load(row, row->values, BERTH_DTYPE_F32, at);
+BERTH_INLINE berth_vec berth_norm_sum(const berth_norm_row *row, berth_norm_kind as,
+                                      berth_norm_at at) {
+    return berth_norm_x(row, as, at) + berth_norm_gate(row, as, at);
 }
 
-BERTH_INLINE berth_vec berth_norm_weight(const berth_norm_row *row, berth_norm_at at) {
-    return row->weight ? berth_norm_load(row, row->weight, BERTH_DTYPE_F32, at) : berth_vec_of(1);
+// What `take` gives: itself, or what was kept of it, in the order in which it was taken.
+BERTH_INLINE berth_vec berth_norm_taken(const berth_norm_row *row, berth_norm_kind as,
+                                        berth_norm_form form, berth_norm_at at) {
+    return form.is_kept ? berth_norm_load(row->values, BERTH_DTYPE_F32, at)
+                        : form.take(row, as, at);
 }
 
-// All that `take` gives, as values, or as y for who is done with that; and where the sum goes, if
-// there is one.
-typedef enum berth_norm_target { BERTH_NORM_VALUES, BERTH_NORM_Y } berth_norm_target;
-BERTH_INLINE void berth_norm_keep(const berth_norm_row *all, berth_sweep_kind as,
-                                  berth_norm_take take, berth_norm_target target) {
-    const berth_norm_row row = *all; // no store changes it, for all that the compiler knows
-    void *to = target == BERTH_NORM_Y ? row.y : row.values;
-    const berth_sweep_kind to_kind =
-        target == BERTH_NORM_Y ? as : (berth_sweep_kind){.dtype = BERTH_DTYPE_F32};
-    berth_norm_at at = {0, 1};
-    for (; at.first + BERTH_LANES <= row.hidden; at.first += BERTH_LANES) {
-        const berth_vec value = take(&row, as.dtype, at);
-        berth_sweep_store(to_kind, to, at.first, value);
-        if (row.sum) {
-            berth_sweep_store(as, row.sum, at.first, value);
-        }
+// Of a weight or bias.
+BERTH_INLINE berth_vec berth_norm_column(const void *vector, berth_norm_kind as, berth_norm_at at) {
+    if (at.half == BERTH_NORM_SINGLE || as.dtype != BERTH_DTYPE_BF16 || as.vectors == as.dtype) {
+        return berth_norm_load(vector, as.vectors, at);
     }
-    const int64_t rest = row.hidden - at.first;
-    if (rest > 0) {
-        const berth_vec value = take(&row, as.dtype, (berth_norm_at){at.first, 0});
-        berth_vec_store_part(to, to_kind.dtype, at.first, rest, value);
-        if (row.sum) {
-            berth_vec_store_part(row.sum, as.dtype, at.first, rest, value);
-        }
-    }
+    const berth_vec a = berth_vec_load((const float *)vector + at.first);
+    const berth_vec b = berth_vec_load((const float *)vector + at.first + BERTH_LANES);
+    return at.half == BERTH_NORM_LOW ? berth_vec_even(a, b) : berth_vec_odd(a, b);
 }
 
-#define BERTH_NORM_SUMS 4 // vectors of partial sums: as many as an addition takes cycles
-
-BERTH_INLINE float berth_norm_total(const berth_vec sums[BERTH_NORM_SUMS]) {
-    return berth_vec_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+BERTH_INLINE berth_vec berth_norm_weigh(const berth_norm_row *row, berth_norm_kind as,
+                                        berth_norm_at at, berth_vec value) {
+    if (row->weight) {
+        value = value * berth_norm_column(row->weight, as, at);
+    }
+    return value;
 }
 
-BERTH_INLINE float berth_norm_mean(const berth_norm_row *row, berth_dtype dtype,
-                                   berth_norm_take take) {
-    berth_vec sums[BERTH_NORM_SUMS] = {{0}};
-    int64_t first = 0;
-    for (; first + BERTH_NORM_SUMS * BERTH_LANES <= row->hidden;
-         first += BERTH_NORM_SUMS * BERTH_LANES) {
-        BERTH_UNROLL
-        for (int i = 0; i < BERTH_NORM_SUMS; ++i) {
-            const berth_norm_at at = {first + i * BERTH_LANES, 1};
-            sums[i] = sums[i] + take(row, dtype, at);
-        }
-    }
-    for (; first < row->hidden; first += BERTH_LANES) {
-        sums[0] = sums[0] + take(row, dtype, (berth_norm_at){first, 0});
-    }
-    return berth_norm_total(sums) / (float)row->hidden;
-}
+// ---- stores -------------------------------------------------------------------------------------
 
-// 1 / sqrt of the mean of (value − mean)² over columns [begin, end), plus eps.
-BERTH_INLINE berth_vec berth_norm_factor(const berth_norm_row *row, berth_dtype dtype,
-                                         berth_norm_take take, float mean, berth_span columns) {
-    berth_vec sums[BERTH_NORM_SUMS] = {{0}};
-    int64_t first = columns.first;
-    for (; first + BERTH_NORM_SUMS * BERTH_LANES <= columns.end;
-         first += BERTH_NORM_SUMS * BERTH_LANES) {
-        BERTH_UNROLL
-        for (int i = 0; i < BERTH_NORM_SUMS; ++i) {
-            const berth_norm_at at = {first + i * BERTH_LANES, 1};
-            const berth_vec distance = take(row, dtype, at) - berth_vec_of(mean);
-            sums[i] = berth_vec_fma(distance, distance, sums[i]);
-        }
-    }
-    for (; first < columns.end; first += BERTH_LANES) {
-        const int64_t left = columns.end - first;
-        berth_vec distance = take(row, dtype, (berth_norm_at){first, 0}) - berth_vec_of(mean);
-        distance = left < BERTH_LANES ? berth_vec_cut(distance, left) : distance;
-        sums[0] = berth_vec_fma(distance, distance, sums[0]);
-    }
-    const float count = (float)(columns.end - columns.first);
-    return berth_vec_of(1.0f / sqrtf(berth_norm_total(sums) / count + row->self->eps));
-}
-
-// Columns that have one mean, which is taken off, and one factor.
-typedef struct berth_norm_slice {
-    float mean;
-    berth_span columns;
-    berth_vec factor;
-} berth_norm_slice;
-
-BERTH_INLINE void berth_norm_fetch_next(const berth_norm_row *row, berth_dtype dtype,
-                                        int64_t first) {
-    const int64_t bytes = first * (BERTH_DTYPE_BITS(dtype) / 8);
-    BERTH_PREFETCH((const char *)row->next_x + bytes);
-    if (row->gate) {
-        BERTH_PREFETCH((const char *)row->next_gate + bytes);
+BERTH_INLINE void berth_norm_store(berth_norm_kind as, void *to, int64_t first, berth_vec a) {
+    if (as.is_past) {
+        berth_vec_pass_as(to, as.dtype, first, a);
+    } else {
+        berth_vec_store_as(to, as.dtype, first, a);
     }
 }
 
-// The columns times a factor. Why the store by parts: a group may end inside a vector, whose other
-// lanes are the next group's.
-BERTH_INLINE void berth_norm_scale(const berth_norm_row *all, berth_sweep_kind as,
-                                   berth_norm_take take, berth_norm_give give,
-                                   const berth_norm_slice *of) {
-    const berth_norm_row row = *all; // no store changes it, for all that the compiler knows
-    const berth_vec mean = berth_vec_of(of->mean);
-    const berth_vec factor = of->factor;
-    const int64_t end = of->columns.end;
-    berth_norm_at at = {of->columns.first, 1};
-    for (; at.first + BERTH_LANES <= end; at.first += BERTH_LANES) {
-        const berth_vec normal = (take(&row, as.dtype, at) - mean) * factor;
-        berth_norm_fetch_next(&row, as.dtype, at.first);
-        berth_sweep_store(as, row.y, at.first, give(&row, as.dtype, at, normal));
+BERTH_INLINE void berth_norm_store_pair(berth_norm_kind as, void *to, int64_t first, berth_vec low,
+                                        berth_vec high) {
+    if (as.dtype != BERTH_DTYPE_BF16) {
+        berth_norm_store(as, to, first, low);
+        berth_norm_store(as, to, first + BERTH_LANES, high);
+        return;
     }
-    at.is_whole = 0;
-    if (at.first < end) {
-        const berth_vec normal = (take(&row, as.dtype, at) - mean) * factor;
-        berth_vec_store_part(row.y, as.dtype, at.first, end - at.first,
-                             give(&row, as.dtype, at, normal));
-    }
+    void *pairs = (uint16_t *)to + first;
+    const berth_norm_kind kind = {.dtype = BERTH_DTYPE_F32, .is_past = as.is_past};
+    berth_norm_store(kind, pairs, 0, berth_vec_pairs_of(low, high));
 }
 
-BERTH_INLINE void berth_norm_columns(const berth_norm_row *row, berth_sweep_kind as,
-                                     berth_norm_take take, berth_norm_give give,
-                                     berth_norm_slice of) {
-    of.factor = berth_norm_factor(row, as.dtype, take, of.mean, of.columns);
-    berth_norm_scale(row, as, take, give, &of);
+// ---- spans --------------------------------------------------------------------------------------
+
+// Where the whole steps of a span end. Why none in f16: nothing that is fast has it, and converting
+// it takes so much code that compiling it by four vectors takes minutes.
+BERTH_INLINE int64_t berth_norm_steps_end(berth_norm_kind as, berth_span columns) {
+    const int64_t count = columns.end - columns.first;
+    return as.dtype == BERTH_DTYPE_F16 ? columns.first : columns.end - count % BERTH_NORM_STEP;
 }
 
-BERTH_INLINE void berth_norm_groups(const berth_norm_row *row, berth_sweep_kind as,
-                                    berth_norm_take take, berth_norm_give give) {
-    const int64_t group = row->self->group > 0 ? row->self->group : row->hidden;
-    const berth_sweep_kind kind = {
-        .dtype = as.dtype,
-        .is_past = as.is_past && group % BERTH_LANES == 0,
-    };
-    for (int64_t first = 0; first < row->hidden; first += group) {
-        const berth_span columns = {first, first + group};
-        berth_norm_columns(row, kind, take, give, (berth_norm_slice){.columns = columns});
-    }
+// The place of their factor.
+static inline int64_t berth_norm_factor_of(const berth_norm_row *row, berth_span columns) {
+    return columns.first / row->group;
 }
 
 #endif

@@ -6,35 +6,30 @@ enum { IS_SIGMOID = 1, IS_NORM_FIRST = 2 }; // options
 
 static const berth_norm_operands operands = {.gate = 2, .weight = 1, .bias = -1, .sum = -1};
 
-BERTH_INLINE berth_vec gated(const berth_norm_row *row, berth_dtype dtype, berth_norm_at at,
+static int is_gate_first(const berth_norm_job *in) {
+    return berth_norm_input(in, operands.gate) && !(in->self->options & IS_NORM_FIRST);
+}
+
+BERTH_INLINE berth_vec gated(const berth_norm_row *row, berth_norm_kind as, berth_norm_at at,
                              berth_vec value) {
-    const berth_vec z = berth_norm_gate(row, dtype, at);
+    const berth_vec z = berth_norm_gate(row, as, at);
     return value * (row->self->options & IS_SIGMOID ? berth_vec_sigmoid(z) : berth_vec_silu(z));
 }
 
-BERTH_INLINE berth_vec take(const berth_norm_row *row, berth_dtype dtype, berth_norm_at at) {
-    return gated(row, dtype, at, berth_norm_x(row, dtype, at));
+BERTH_INLINE berth_vec take(const berth_norm_row *row, berth_norm_kind as, berth_norm_at at) {
+    return gated(row, as, at, berth_norm_x(row, as, at));
 }
 
-BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_dtype dtype, berth_norm_at at,
+BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_norm_kind as, berth_norm_at at,
                             berth_vec normal) {
-    const berth_vec scaled = normal * berth_norm_weight(row, at);
-    if (!row->gate || !(row->self->options & IS_NORM_FIRST)) {
-        return scaled;
-    }
-    return gated(row, dtype, at, scaled);
+    const berth_vec scaled = berth_norm_weigh(row, as, at, normal);
+    return row->gate ? gated(row, as, at, scaled) : scaled;
 }
 
-BERTH_INLINE void one(const berth_norm_row *row, berth_sweep_kind as) {
-    if (row->gate && !(row->self->options & IS_NORM_FIRST)) {
-        berth_norm_keep(row, as, take, BERTH_NORM_VALUES);
-        berth_norm_groups(row, as, berth_norm_value, give);
-    } else {
-        berth_norm_groups(row, as, berth_norm_x, give);
-    }
-}
+static const berth_norm_form gate_first = {.take = take, .give = berth_norm_weigh, .is_kept = 1};
+static const berth_norm_form norm_first = {.take = berth_norm_x, .give = give, .gives_gates = 1};
 
-BERTH_NORM(one, operands)
+BERTH_NORM_EITHER(is_gate_first(in), gate_first, norm_first, operands)
 
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     const berth_status status = berth_norm_create(site, device, out_self);

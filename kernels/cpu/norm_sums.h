@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mean and the factors of a row of a norm, by one sweep over what is normed.
+#ifndef BERTH_KERNELS_CPU_NORM_SUMS_H
+#define BERTH_KERNELS_CPU_NORM_SUMS_H
+
+#include <cpu/norm_row.h>
+
+// Of every fourth vector of a span, about a number near its mean where that is taken off.
+#define BERTH_NORM_SUMS 4
+typedef struct berth_norm_sums {
+    berth_vec sum[BERTH_NORM_SUMS];
+    berth_vec squares[BERTH_NORM_SUMS];
+} berth_norm_sums;
+
+BERTH_INLINE void berth_norm_add(const berth_norm_row *row, berth_norm_form form, berth_vec value,
+                                 berth_norm_sums *to, int at) {
+    if (form.is_centred) {
+        value = value - berth_vec_of(row->mean);
+        to->sum[at] = to->sum[at] + value;
+    }
+    to->squares[at] = berth_vec_fma(value, value, to->squares[at]);
+}
+
+BERTH_INLINE float berth_norm_total(const berth_vec sums[BERTH_NORM_SUMS]) {
+    return berth_vec_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+#define BERTH_NORM_FAR 16 // deviations² of the mean from where it was thought to be
+
+// The mean and the factor that the sums make; whether they were about a number so far from the
+// mean, or one so large, that what is left of the squares is not exact.
+typedef enum berth_norm_about { BERTH_NORM_ABOUT_GUESS, BERTH_NORM_ABOUT_MEAN } berth_norm_about;
+BERTH_INLINE int berth_norm_conclude(berth_norm_row *row, berth_norm_form form, berth_span columns,
+                                     const berth_norm_sums *sums, berth_norm_about about) {
+    const float count = (float)(columns.end - columns.first);
+    const int is_off = form.is_centred && about == BERTH_NORM_ABOUT_GUESS;
+    const float off = is_off ? berth_norm_total(sums->sum) / count : 0;
+    const float variance = berth_norm_total(sums->squares) / count - off * off;
+    row->factors[berth_norm_factor_of(row, columns)] = 1.0f / sqrtf(variance + row->self->eps);
+    row->mean = row->mean + off;
+    return is_off && !(off * off <= BERTH_NORM_FAR * variance);
+}
+
+// The number near the mean: that of the first columns.
+BERTH_INLINE void berth_norm_guess(berth_norm_row *row, berth_norm_kind as, berth_norm_form form) {
+    if (form.is_centred) {
+        const berth_norm_at at = {BERTH_NORM_SINGLE, 0, row->hidden};
+        const int64_t count = row->hidden < BERTH_LANES ? row->hidden : BERTH_LANES;
+        row->mean = berth_vec_sum(form.take(row, as, at)) / (float)count;
+    }
+}
+
+// Two pairs come to the sums, are kept and are written as x + gate, where that is asked for.
+BERTH_INLINE void berth_norm_measure_step(const berth_norm_row *row, berth_norm_kind as,
+                                          berth_norm_form form, int64_t first,
+                                          berth_norm_sums *to) {
+    BERTH_UNROLL
+    for (int pair = 0; pair < 2; ++pair) {
+        const int64_t at = first + pair * BERTH_NORM_PAIR;
+        const berth_vec low = form.take(row, as, (berth_norm_at){BERTH_NORM_LOW, at, 0});
+        const berth_vec high = form.take(row, as, (berth_norm_at){BERTH_NORM_HIGH, at, 0});
+        berth_norm_add(row, form, low, to, 2 * pair);
+        berth_norm_add(row, form, high, to, 2 * pair + 1);
+        if (form.is_kept) {
+            berth_vec_store(row->values + at, low);
+            berth_vec_store(row->values + at + BERTH_LANES, high);
+        }
+        if (row->sum) {
+            berth_norm_store_pair(as, row->sum, at, low, high);
+        }
+    }
+}
+
+// The same with a single vector.
+BERTH_INLINE void berth_norm_measure_one(const berth_norm_row *row, berth_norm_kind as,
+                                         berth_norm_form form, berth_norm_at at,
+                                         berth_norm_sums *to) {
+    const berth_vec value = form.take(row, as, at);
+    if (at.end - at.first >= BERTH_LANES) {
+        berth_norm_add(row, form, value, to, 0);
+    } else {
+        const berth_vec mean = berth_vec_of(form.is_centred ? row->mean : 0);
+        const berth_vec inside = berth_vec_cut(value - mean, at.end - at.first);
+        berth_norm_add(row, form, inside + mean, to, 0);
+    }
+    if (form.is_kept) {
+        berth_vec_store_some(row->values, BERTH_DTYPE_F32, at.first, at.end, value);
+    }
+    if (row->sum) {
+        berth_vec_store_some(row->sum, as.dtype, at.first, at.end, value);
+    }
+}
+
+// In the order of berth_norm_both, so that it does not matter which rows come together.
+BERTH_INLINE berth_norm_sums berth_norm_sum_up(const berth_norm_row *all, berth_norm_kind as,
+                                               berth_norm_form form, berth_span columns) {
+    const berth_norm_row row = *all; // no store changes it, for all that the compiler knows
+    berth_norm_sums sums = {{{0}}, {{0}}};
+    int64_t first = columns.first;
+    for (; first < berth_norm_steps_end(as, columns); first += BERTH_NORM_STEP) {
+        berth_norm_measure_step(&row, as, form, first, &sums);
+    }
+    for (; first < columns.end; first += BERTH_LANES) {
+        const berth_norm_at at = {BERTH_NORM_SINGLE, first, columns.end};
+        berth_norm_measure_one(&row, as, form, at, &sums);
+    }
+    return sums;
+}
+
+// By the sums that were taken, or by new ones: for the mean, then about it.
+BERTH_INLINE void berth_norm_finish(berth_norm_row *row, berth_norm_kind as, berth_norm_form form,
+                                    berth_span columns, const berth_norm_sums *sums) {
+    if (!berth_norm_conclude(row, form, columns, sums, BERTH_NORM_ABOUT_GUESS)) {
+        return;
+    }
+    row->mean = 0;
+    for (int about = BERTH_NORM_ABOUT_GUESS; about <= BERTH_NORM_ABOUT_MEAN; ++about) {
+        const berth_norm_sums again = berth_norm_sum_up(row, as, form, columns);
+        (void)berth_norm_conclude(row, form, columns, &again, (berth_norm_about)about);
+    }
+}
+
+// The mean and factors of a row alone, and what is kept of it.
+BERTH_INLINE void berth_norm_measure(berth_norm_row *row, berth_norm_kind as,
+                                     berth_norm_form form) {
+    berth_norm_guess(row, as, form);
+    for (int64_t first = 0; first < row->hidden; first += row->group) {
+        const berth_span columns = {first, first + row->group};
+        const berth_norm_sums sums = berth_norm_sum_up(row, as, form, columns);
+        berth_norm_finish(row, as, form, columns, &sums);
+    }
+}
+
+#endif
