@@ -47,6 +47,7 @@ struct berth_config {
     int64_t compilation_mode;        // 0 .. 3
     const char *compilation_backend; // "eager" or "inductor"
     const char *quantization;        // NULL: from the checkpoint
+    berth_option_list quant_ignore;  // modules that schemes at load leave as they are
     int32_t kv_cache_dtype;          // index into berth_config_kv_dtypes; 0: auto
     int64_t max_model_len;           // 0: the model's
     int64_t block_size;              // tokens per KV block

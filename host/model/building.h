@@ -105,6 +105,14 @@ BERTH_MUST_CHECK berth_status berth_quantization_build(berth_building *building,
 BERTH_MUST_CHECK berth_status berth_quantization_experts(berth_building *building,
                                                          const berth_experts *experts,
                                                          berth_value *out_y);
+// Of the user's list quantization_config.ignore: refuses one where the scheme quantizes nothing at
+// load; whether it names the layer. INVALID_ARGUMENT names two modules of one layer of which it
+// names one.
+BERTH_MUST_CHECK berth_status berth_quant_ignore_check(const berth_building *building,
+                                                       const berth_checkpoint *checkpoint,
+                                                       bool is_at_load);
+BERTH_MUST_CHECK berth_status berth_quant_ignore_find(const berth_building *building,
+                                                      const berth_processing *layer, bool *out);
 // The config "unquantized", which others leave layers to; NULL: no plugin registers it.
 const berth_quant_entry *berth_quantization_plain(const berth_registry *registry);
 // Asks who has a say in how this cache is kept: its type, of the activations unless a method says

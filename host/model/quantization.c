@@ -158,6 +158,13 @@ static berth_status check_activation(const berth_building *building,
                             entry->config.activation_dtypes[0], dtype);
 }
 
+// Whether the scheme makes codes of what the checkpoint has as floats.
+static bool is_at_load(const berth_building *building, const berth_quant_entry *entry) {
+    return entry != berth_quantization_plain(building->registry) &&
+           !berth_json_has(building->quant_config, "quantization_config") &&
+           !berth_json_has(building->quant_config, "compression_config");
+}
+
 berth_status berth_quantization_choose(berth_building *building, const berth_checkpoint *checkpoint,
                                        const char *wanted) {
     building->face.host = berth_registry_host(building->registry);
@@ -177,6 +184,7 @@ berth_status berth_quantization_choose(berth_building *building, const berth_che
                           berth_checkpoint_directory(checkpoint), wanted, found->config.name);
     }
     building->quantization = found;
+    BERTH_TRY(berth_quant_ignore_check(building, checkpoint, is_at_load(building, found)));
     return check_activation(building, checkpoint, found);
 }
 
@@ -346,8 +354,11 @@ static bool is_left_alone(const berth_processing *layer, const berth_quant_metho
 // The method of a layer, with its required slots, as the host's own struct.
 static berth_status get_method(const berth_building *building, berth_processing *layer) {
     berth_status status = BERTH_OK;
+    bool is_ignored = false;
+    BERTH_TRY(berth_quant_ignore_find(building, layer, &is_ignored));
     layer->scheme = building->quantization;
-    const berth_quant_method *method = ask_method(building, building->quantization, layer, &status);
+    const berth_quant_method *method =
+        is_ignored ? NULL : ask_method(building, building->quantization, layer, &status);
     const berth_quant_entry *plain = berth_quantization_plain(building->registry);
     if (method != NULL && is_left_alone(layer, method)) {
         method = NULL;
