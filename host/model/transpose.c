@@ -6,7 +6,7 @@
 #include "base/convert.h"
 #include "model/pieces.h"
 
-#define TILE 64 // columns that are transposed at a time
+#define TILE 64 // rows and columns that are transposed at a time
 
 // ---- a block ------------------------------------------------------------------------------------
 
@@ -15,24 +15,52 @@ typedef struct block {
     const uint8_t *from;
     uint8_t *to;
     uint64_t rows, columns;
-    uint64_t from_row; // elements between rows of what is read, whose columns follow one another
+    uint64_t from_row; // bytes between rows of what is read, whose columns follow one another
     uint64_t to_column;
 } block;
 
-// Reads rows and writes columns, few at a time, so that both stay in the cache.
-static void transpose(const block *of, berth_dtype from, berth_dtype to) {
-    const uint64_t from_bytes = BERTH_DTYPE_BITS(from) / 8;
-    const uint64_t to_bytes = BERTH_DTYPE_BITS(to) / 8;
+static inline void scatter(const uint8_t *line, uint64_t count, uint64_t bytes, uint8_t *to,
+                           uint64_t step) {
+    for (uint64_t i = 0; i < count; ++i) {
+        memcpy(to + i * step, line + i * bytes, bytes);
+    }
+}
+
+// At most TILE rows and columns. Why by cases: a size that the compiler knows is one store.
+static void transpose_tile(const block *of, berth_dtype from, berth_dtype to) {
+    const uint64_t bytes = BERTH_DTYPE_BITS(to) / 8;
     uint8_t line[TILE * sizeof(double)];
-    for (uint64_t column = 0; column < of->columns; column += TILE) {
-        const uint64_t some = of->columns - column < TILE ? of->columns - column : TILE;
-        for (uint64_t row = 0; row < of->rows; ++row) {
-            berth_convert(from, of->from + (row * of->from_row + column) * from_bytes, to, line,
-                          some);
-            for (uint64_t i = 0; i < some; ++i) {
-                memcpy(of->to + ((column + i) * of->to_column + row) * to_bytes,
-                       line + i * to_bytes, to_bytes);
-            }
+    for (uint64_t row = 0; row < of->rows; ++row) {
+        uint8_t *place = of->to + row * bytes;
+        berth_convert(from, of->from + row * of->from_row, to, line, of->columns);
+        if (bytes == 2) {
+            scatter(line, of->columns, 2, place, of->to_column);
+        } else if (bytes == 4) {
+            scatter(line, of->columns, 4, place, of->to_column);
+        } else {
+            scatter(line, of->columns, bytes, place, of->to_column);
+        }
+    }
+}
+
+static uint64_t at_most(uint64_t most, uint64_t count) {
+    return count < most ? count : most;
+}
+
+// Some rows after another, each with all its columns, which lie side by side.
+static void transpose(const block *of, berth_dtype from, berth_dtype to) {
+    for (uint64_t row = 0; row < of->rows; row += TILE) {
+        for (uint64_t column = 0; column < of->columns; column += TILE) {
+            transpose_tile(
+                &(const block){
+                    .from = of->from + row * of->from_row + column * (BERTH_DTYPE_BITS(from) / 8),
+                    .to = of->to + column * of->to_column + row * (BERTH_DTYPE_BITS(to) / 8),
+                    .rows = at_most(TILE, of->rows - row),
+                    .columns = at_most(TILE, of->columns - column),
+                    .from_row = of->from_row,
+                    .to_column = of->to_column,
+                },
+                from, to);
         }
     }
 }
@@ -103,6 +131,8 @@ void berth_piece_transpose(const berth_weight *weight, const struct berth_weight
     const matrices of = matrices_of(weight, piece);
     const berth_dtype from = piece->tensor->dtype;
     const berth_dtype to = weight->type.dtype;
+    const uint64_t from_bytes = BERTH_DTYPE_BITS(from) / 8;
+    const uint64_t to_bytes = BERTH_DTYPE_BITS(to) / 8;
     const span wanted = {.first = first, .end = first + count};
     for (uint64_t i = 0; i < of.count; ++i) {
         const span part = part_of(&of, i, wanted);
@@ -115,28 +145,28 @@ void berth_piece_transpose(const berth_weight *weight, const struct berth_weight
         const uint64_t place = (part.first - first) * of.extents[1] + of.to[1];
         transpose(
             &(const block){
-                .from = (const uint8_t *)piece->tensor->data + at * (BERTH_DTYPE_BITS(from) / 8),
-                .to = destination + place * (BERTH_DTYPE_BITS(to) / 8),
+                .from = (const uint8_t *)piece->tensor->data + at * from_bytes,
+                .to = destination + place * to_bytes,
                 .rows = of.taken[1],
                 .columns = part.end - part.first,
-                .from_row = of.stored[0],
-                .to_column = of.extents[1],
+                .from_row = of.stored[0] * from_bytes,
+                .to_column = of.extents[1] * to_bytes,
             },
             from, to);
     }
 }
 
-// Every row lies in all pages of its matrix, so these are given back with every run of rows:
-// whoever reads the next ones maps them again, which costs little, and none stays behind.
+// Every row lies in all pages of its matrix, so these are given back with its last one. Why all
+// that lie before, too: another thread may have been later with the rows of an earlier matrix.
 void berth_piece_drop_transposed(const berth_weight *weight, const struct berth_weight_piece *piece,
                                  uint64_t first, uint64_t count) {
     const matrices of = matrices_of(weight, piece);
     const uint64_t bytes =
         of.stored[0] * of.stored[1] * (BERTH_DTYPE_BITS(piece->tensor->dtype) / 8);
+    uint64_t done = 0;
     for (uint64_t i = 0; i < of.count; ++i) {
-        const span part = part_of(&of, i, (span){.first = first, .end = first + count});
-        if (part.first < part.end) {
-            berth_stored_tensor_drop(piece->tensor, (of.stored_first + i) * bytes, bytes);
-        }
+        const uint64_t end = (of.first + i) * of.extents[0] + of.to[0] + of.taken[0];
+        done = first < end && end <= first + count ? of.stored_first + i + 1 : done;
     }
+    berth_stored_tensor_drop(piece->tensor, 0, done * bytes);
 }
