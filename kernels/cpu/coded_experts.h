@@ -29,6 +29,8 @@ enum {
     CODED_W2_ZERO_POINTS,
     CODED_W13_INPUT_SCALE,
     CODED_W2_INPUT_SCALE,
+    CODED_W13_PERMUTATION,
+    CODED_W2_PERMUTATION,
 };
 
 // Where the op has a stack among its inputs.
@@ -38,11 +40,14 @@ typedef struct coded_place {
     uint64_t zeros;
     uint64_t bias;
     uint64_t input_scale;
+    uint64_t permutation;
 } coded_place;
 
 static const coded_place coded_places[2] = {
-    {CODED_W13, CODED_W13_SCALE, CODED_W13_ZERO_POINTS, CODED_W13_BIAS, CODED_W13_INPUT_SCALE},
-    {CODED_W2,  CODED_W2_SCALE,  CODED_W2_ZERO_POINTS,  CODED_W2_BIAS,  CODED_W2_INPUT_SCALE },
+    {CODED_W13, CODED_W13_SCALE, CODED_W13_ZERO_POINTS, CODED_W13_BIAS, CODED_W13_INPUT_SCALE,
+     CODED_W13_PERMUTATION},
+    {CODED_W2,  CODED_W2_SCALE,  CODED_W2_ZERO_POINTS,  CODED_W2_BIAS,  CODED_W2_INPUT_SCALE,
+     CODED_W2_PERMUTATION },
 };
 
 // One of the two stacks.
@@ -66,15 +71,16 @@ static inline berth_code coded_code(const berth_op_site *site) {
     return berth_code_of(berth_site_attribute(site, "code")->str);
 }
 
-static inline codes_rule coded_rule(const berth_op_site *site) {
-    return codes_rule_of(berth_site_attribute(site, "input")->str);
+// Whether products see floats: x as it is, or in f32 the numbers of its codes.
+static inline int coded_has_floats(codes_rule rule) {
+    return rule == CODES_INPUT_FLOAT || rule == CODES_INPUT_NVFP4;
 }
 
 // Why u8 beside floats: codes of i8 are 128 higher there.
 static inline packed_kind coded_kind(const berth_op_site *site) {
     const berth_code code = coded_code(site);
-    return code == BERTH_CODE_I8 && coded_rule(site) != CODES_INPUT_FLOAT ? PACKED_I8
-                                                                          : packed_kind_of(code);
+    return code == BERTH_CODE_I8 && !coded_has_floats(codes_rule_of(site)) ? PACKED_I8
+                                                                           : packed_kind_of(code);
 }
 
 static inline int64_t coded_gates(const berth_op_site *site) {

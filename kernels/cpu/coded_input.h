@@ -63,6 +63,34 @@ static inline void coded_to_i8(codes_rule rule, coded_numbers of, float *scale) 
     coded_convert(&of);
 }
 
+// The expert that has the row.
+static inline int64_t coded_expert(const coded_job *in, int64_t row) {
+    const experts_slice *slice = in->of.slices;
+    while (row >= slice->first + slice->rows) {
+        ++slice;
+    }
+    return slice->expert;
+}
+
+// The numbers of the codes of e2m1 that the row becomes below its expert's divisor. Why by the
+// reference: of a product's work this is little.
+static inline void coded_keep_nvfp4(const coded_job *in, int stack, int64_t row,
+                                    const float *numbers) {
+    const coded_side *side = &in->sides[stack];
+    const float *divisors = berth_data(in->args->inputs[coded_places[stack].input_scale]);
+    const float divisor = divisors[coded_expert(in, row)];
+    float *to = berth_row(&side->x.tensor, row);
+    for (int64_t first = 0; first < in->self->stacks[stack].product.in;
+         first += BERTH_NVFP4_GROUP) {
+        float scale = 0;
+        memcpy(to + first, numbers + first, BERTH_NVFP4_GROUP * sizeof *to);
+        codes_to_e2m1(divisor, to + first, &scale);
+        for (int64_t i = first; i < first + BERTH_NVFP4_GROUP; ++i) {
+            to[i] *= scale;
+        }
+    }
+}
+
 // A row of floats to where the side of a stack has row `row`.
 static inline void coded_keep(const coded_job *in, int stack, int64_t row, const float *numbers) {
     const coded *self = in->self;
@@ -72,6 +100,10 @@ static inline void coded_keep(const coded_job *in, int stack, int64_t row, const
     void *to = berth_row(&side->x.tensor, row);
     if (self->rule == CODES_INPUT_FLOAT) {
         berth_store(to, side->x.tensor.dtype, 0, product->in, numbers);
+        return;
+    }
+    if (self->rule == CODES_INPUT_NVFP4) {
+        coded_keep_nvfp4(in, stack, row, numbers);
         return;
     }
     float one = given ? *(const float *)berth_data(given) : 0;

@@ -38,19 +38,20 @@ typedef struct coded_job {
 typedef struct coded_call {
     packed_job job;
     berth_op_args args;
-    const berth_tensor *inputs[1];
+    const berth_tensor *inputs[2]; // x, and the expert's permutation
     berth_tensor *outputs[1];
     berth_tensor output; // of w13
     berth_tensor weight;
     berth_tensor scales;
     berth_tensor zeros;
     berth_tensor bias;
+    berth_tensor permutation;
 } coded_call;
 
 static inline void coded_load(const packed_job *in, int64_t row, int64_t first, int64_t count,
                               float *to) {
-    const berth_tensor *x = in->args->inputs[0];
-    berth_load(berth_row(x, row), x->dtype, first, count, to);
+    packed_load_floats(in->args->inputs[0], in->args->inputs[1], row,
+                       (berth_span){first, first + count}, to);
 }
 
 // The expert's part of a packed parameter, or NULL.
@@ -64,8 +65,8 @@ static inline const berth_tensor *coded_part(const berth_tensor *all, uint64_t o
     return out;
 }
 
-static inline const berth_tensor *coded_bias(const berth_tensor *all, int64_t expert,
-                                             berth_tensor *out) {
+static inline const berth_tensor *coded_row(const berth_tensor *all, int64_t expert,
+                                            berth_tensor *out) {
     const uint64_t row = all ? (uint64_t)berth_tensor_row_offset(all, expert) : 0;
     return coded_part(all, all ? row * BERTH_DTYPE_BITS(all->dtype) / 8 : 0, out);
 }
@@ -76,11 +77,13 @@ static inline void coded_begin(const coded_job *in, int stack, const experts_sli
     const coded_place *at = &coded_places[stack];
     const berth_tensor *const *inputs = in->args->inputs;
     const coded_side *side = &in->sides[stack];
-    const int is_float = in->self->rule == CODES_INPUT_FLOAT;
+    const int is_float = coded_has_floats(in->self->rule);
+    const int is_by_token = stack == 0 && in->self->rule != CODES_INPUT_NVFP4;
     const int is_static = in->self->rule == CODES_INPUT_STATIC;
     const uint64_t expert = (uint64_t)slice->expert;
     out->output = in->inner.tensor;
     out->inputs[0] = &side->x.tensor;
+    out->inputs[1] = coded_row(inputs[at->permutation], slice->expert, &out->permutation);
     out->outputs[0] = &out->output;
     out->args = (berth_op_args){.inputs = out->inputs, .outputs = out->outputs};
     out->job = (packed_job){
@@ -88,15 +91,15 @@ static inline void coded_begin(const coded_job *in, int stack, const experts_sli
         .args = &out->args,
         .load = is_float ? coded_load : codes_load_of(&of->product),
         .floats = is_float ? coded_load : codes_floats_of(&of->product),
-        .plain = is_float ? &side->x.tensor : NULL,
-        .order = stack == 0 ? in->of.token : NULL,
+        .plain = is_float && !out->inputs[1] ? &side->x.tensor : NULL,
+        .order = is_by_token ? in->of.token : NULL,
         .weight = coded_part(inputs[at->weight], expert * of->weight_bytes, &out->weight),
         .scales = coded_part(inputs[at->scale], expert * of->scale_bytes, &out->scales),
         .zeros = coded_part(inputs[at->zeros], expert * of->zero_bytes, &out->zeros),
         .x_scales = is_float    ? NULL
                     : is_static ? inputs[at->input_scale]
                                 : &side->scales.tensor,
-        .bias = coded_bias(inputs[at->bias], slice->expert, &out->bias),
+        .bias = coded_row(inputs[at->bias], slice->expert, &out->bias),
         .first = slice->first,
         .rows = slice->rows,
         .x = side->packed + slice->first * packed_x_words(&of->product),

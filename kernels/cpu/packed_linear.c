@@ -87,17 +87,8 @@ static berth_status pack(const berth_op_site *site, uint64_t input, const berth_
 // ---- running ------------------------------------------------------------------------------------
 
 static void load(const packed_job *in, int64_t row, int64_t first, int64_t count, float *to) {
-    const berth_tensor *x = in->args->inputs[X];
-    const berth_tensor *permutation = in->args->inputs[PERMUTATION];
-    const void *from = berth_row(x, row);
-    if (!permutation) {
-        berth_load(from, x->dtype, first, count, to);
-        return;
-    }
-    const int32_t *of_column = (const int32_t *)berth_data(permutation) + first;
-    for (int64_t i = 0; i < count; ++i) {
-        to[i] = berth_load_at(from, x->dtype, of_column[i]);
-    }
+    packed_load_floats(in->args->inputs[X], in->args->inputs[PERMUTATION], row,
+                       (berth_span){first, first + count}, to);
 }
 
 static berth_status forward(void *state, const berth_op_args *args) {

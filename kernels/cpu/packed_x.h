@@ -13,6 +13,21 @@ static inline int64_t packed_row_at(const packed_job *in, int64_t row) {
     return in->order ? in->order[in->first + row] : in->first + row;
 }
 
+// Columns of a row as floats; with a permutation those of inputs in another order.
+static inline void packed_load_floats(const berth_tensor *x, const berth_tensor *permutation,
+                                      int64_t row, berth_span columns, float *to) {
+    const void *from = berth_row(x, row);
+    const int64_t count = columns.end - columns.first;
+    if (!permutation) {
+        berth_load(from, x->dtype, columns.first, count, to);
+        return;
+    }
+    const int32_t *of_column = (const int32_t *)berth_data(permutation) + columns.first;
+    for (int64_t i = 0; i < count; ++i) {
+        to[i] = berth_load_at(from, x->dtype, of_column[i]);
+    }
+}
+
 static inline void packed_load_words(const packed_job *in, int64_t row, int64_t first,
                                      int64_t count, float *to) {
     float values[2 * PACKED_WORDS] = {0};

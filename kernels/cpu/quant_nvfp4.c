@@ -6,11 +6,12 @@
 #include <cpu/simd.h>
 
 #include <codes.h>
+#include <nvfp4.h>
 
 enum { X, GLOBAL_SCALE };
 enum { Q, SCALE };
 
-#define GROUP   16
+#define GROUP   BERTH_NVFP4_GROUP
 #define VECTORS (GROUP / BERTH_LANES)
 
 // Twice the number of e2m1 that is nearest, ties to the even code; 12 of a NaN. A number between
@@ -44,9 +45,8 @@ BERTH_INLINE float quantise_group(berth_dtype dtype, const void *row, int64_t fi
         x[i] = berth_vec_load_as(row, dtype, first + i * BERTH_LANES);
         largest = berth_vec_max((berth_vec)((berth_vec_bits)x[i] & 0x7fffffffu), largest);
     }
-    const float wanted = global * (berth_vec_largest(largest) * (1.0f / 6.0f));
-    const float local = berth_from_f8(berth_to_f8(wanted < BERTH_F8_MAX ? wanted : BERTH_F8_MAX));
-    const float factor = local > 0 ? 1.0f / (local * (1.0f / global)) : 0.0f;
+    const float local = berth_nvfp4_local(berth_vec_largest(largest), global);
+    const float factor = berth_nvfp4_factor(local, global);
     BERTH_UNROLL
     for (int i = 0; i < VECTORS; ++i) {
         const berth_vec_bytes codes = bytes_of(twice_of(x[i] * berth_vec_of(factor)));

@@ -18,7 +18,10 @@ static berth_status supports(const berth_op_site *site, const berth_device *devi
 
 // What numbers of the input are to the product: codes of eight bits are exact in bf16.
 static berth_dtype number_dtype(const berth_op_site *site) {
-    return coded_rule(site) == CODES_INPUT_FLOAT ? site->inputs[CODED_X]->dtype : BERTH_DTYPE_BF16;
+    const codes_rule rule = codes_rule_of(site);
+    return rule == CODES_INPUT_FLOAT   ? site->inputs[CODED_X]->dtype
+           : rule == CODES_INPUT_NVFP4 ? BERTH_DTYPE_F32
+                                       : BERTH_DTYPE_BF16;
 }
 
 static void make_stack(const berth_op_site *site, berth_cpu *cpu, int stack, coded_stack *out) {
@@ -44,7 +47,7 @@ static berth_status create(const berth_op_site *site, const berth_device *device
     const berth_status status = berth_instance_new(site, sizeof(coded), out_self);
     if (status == BERTH_OK) {
         coded *self = *out_self;
-        self->rule = coded_rule(site);
+        self->rule = codes_rule_of(site);
         self->is_e4m3 = coded_code(site) == BERTH_CODE_E4M3;
         self->of.cpu = device->self;
         self->of.op = site->op->name;
@@ -80,8 +83,20 @@ static int changes_x(const coded *self) {
     return self->rule != CODES_INPUT_FLOAT || self->of.moe.is_weighted_first;
 }
 
+// What is multiplied: floats, or the bits of codes.
+static berth_dtype element_dtype(const coded *self) {
+    return self->rule == CODES_INPUT_FLOAT   ? self->of.dtype
+           : self->rule == CODES_INPUT_NVFP4 ? BERTH_DTYPE_F32
+                                             : BERTH_DTYPE_U8;
+}
+
 static int64_t element_bytes(const coded *self) {
-    return self->rule == CODES_INPUT_FLOAT ? BERTH_DTYPE_BITS(self->of.dtype) / 8 : 1;
+    return BERTH_DTYPE_BITS(element_dtype(self)) / 8;
+}
+
+// Whether x is made for every expert that a token goes to.
+static int is_by_row(const coded *self) {
+    return self->rule == CODES_INPUT_NVFP4;
 }
 
 // Memory that is handed out piece by piece; NULL: only counted.
@@ -115,7 +130,11 @@ static uint64_t lay_out(const coded *self, char *memory, coded_job *job) {
     job->of.slices = take(&from, experts_most_slices(of) * (int64_t)sizeof(experts_slice));
     job->of.counts = take(&from, of->experts * (int64_t)sizeof(int64_t));
     job->sides[0].x.tensor.data =
-        take(&from, changes_x(self) ? tokens * of->hidden * element_bytes(self) : 0);
+        take(&from, !changes_x(self)
+                        ? 0
+                        : (is_by_row(self) ? rows : tokens) * of->hidden * element_bytes(self));
+    job->sides[1].x.tensor.data =
+        take(&from, is_by_row(self) ? rows * of->inner * element_bytes(self) : 0);
     job->inner.tensor.data =
         take(&from, rows * self->stacks[0].product.out * BERTH_DTYPE_BITS(of->dtype) / 8);
     for (int stack = 0; stack < 2; ++stack) {
@@ -149,18 +168,24 @@ static void set_rows(coded_rows *out, berth_dtype dtype, int64_t rows, int64_t c
     out->tensor.strides = out->strides;
 }
 
-// The tensors of the tokens at hand. A row's activation lies where w13 has put what it is of.
+// The tensors of the tokens at hand. A row's activation lies where w13 has put what it is of, but
+// where it would be larger than that.
 static void begin(coded_job *in) {
     const coded *self = in->self;
     const berth_tensor *x = in->args->inputs[CODED_X];
     const int64_t outputs = self->stacks[0].product.out;
     const int64_t bytes = BERTH_DTYPE_BITS(x->dtype) / 8;
-    const berth_dtype dtype = self->rule == CODES_INPUT_FLOAT ? x->dtype : BERTH_DTYPE_U8;
+    const berth_dtype dtype = element_dtype(self);
+    const int is_apart = is_by_row(self);
     coded_side *sides = in->sides;
     set_rows(&in->inner, x->dtype, in->rows, outputs, outputs);
-    set_rows(&sides[0].x, dtype, in->of.tokens, self->of.hidden, self->of.hidden);
-    set_rows(&sides[1].x, dtype, in->rows, self->of.inner, outputs * bytes / element_bytes(self));
-    sides[1].x.tensor.data = in->inner.tensor.data;
+    set_rows(&sides[0].x, dtype, is_apart ? in->rows : in->of.tokens, self->of.hidden,
+             self->of.hidden);
+    set_rows(&sides[1].x, dtype, in->rows, self->of.inner,
+             is_apart ? self->of.inner : outputs * bytes / element_bytes(self));
+    if (!is_apart) {
+        sides[1].x.tensor.data = in->inner.tensor.data;
+    }
     for (int stack = 0; stack < 2; ++stack) {
         const int64_t rows = stack == 0 ? in->of.tokens : in->rows;
         const int64_t groups =
@@ -179,17 +204,17 @@ static void take_part(const void *work, int64_t part, int64_t parts) {
     const berth_tensor *weights = in->args->inputs[CODED_TOPK_WEIGHTS];
     const int64_t width = in->self->of.hidden;
     float *row = part_memory(in, part);
-    const berth_span tokens = berth_share(in->of.tokens, part, parts);
-    for (int64_t token = tokens.first; token < tokens.end; ++token) {
-        const int64_t at = in->of.first_token + token;
+    const berth_span rows = berth_share(in->sides[0].x.shape[0], part, parts);
+    for (int64_t i = rows.first; i < rows.end; ++i) {
+        const int64_t at = in->of.first_token + (is_by_row(in->self) ? in->of.token[i] : i);
         berth_load(berth_row(x, at), x->dtype, 0, width, row);
         if (in->self->of.moe.is_weighted_first) {
             const float weight = berth_round_to(x->dtype, *(const float *)berth_row(weights, at));
-            for (int64_t i = 0; i < width; ++i) {
-                row[i] = berth_round_to(x->dtype, row[i] * weight);
+            for (int64_t k = 0; k < width; ++k) {
+                row[k] = berth_round_to(x->dtype, row[k] * weight);
             }
         }
-        coded_keep(in, 0, token, row);
+        coded_keep(in, 0, i, row);
     }
 }
 
@@ -393,7 +418,7 @@ const berth_op_impl berth_kernel_quantized_experts = {
     .op = "quantized_experts",
     .name = "cpu.quantized_experts",
     .dispatch_key = BERTH_DISPATCH_CPU,
-    .revision = 1,
+    .revision = 2,
     .flags = BERTH_IMPL_DETERMINISTIC,
     .supports = supports,
     .create = create,

@@ -13,13 +13,14 @@
 #include "rules.h"
 
 #include <codes.h>
+#include <nvfp4.h>
 
 #include <math.h>
 
 enum { X, GLOBAL_SCALE };
 enum { Q, SCALE };
 
-#define GROUP 16
+#define GROUP BERTH_NVFP4_GROUP
 
 static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     BERTH_RULE_TRY(berth_rule_float(site, X));
@@ -43,9 +44,8 @@ static float quantise_group(const float *x, float global, int8_t *q) {
     for (int i = 0; i < GROUP; ++i) {
         largest = fabsf(x[i]) > largest ? fabsf(x[i]) : largest;
     }
-    const float wanted = global * (largest * (1.0f / 6.0f));
-    const float local = berth_from_f8(berth_to_f8(wanted < BERTH_F8_MAX ? wanted : BERTH_F8_MAX));
-    const float factor = local > 0 ? 1.0f / (local * (1.0f / global)) : 0.0f;
+    const float local = berth_nvfp4_local(largest, global);
+    const float factor = berth_nvfp4_factor(local, global);
     for (int i = 0; i < GROUP; ++i) {
         q[i] = (int8_t)berth_e2m1_twice(berth_to_e2m1(x[i] * factor));
     }

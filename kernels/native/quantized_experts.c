@@ -11,13 +11,18 @@
 //   topk_ids         [tokens, k]                  i32 or i64; −1: no expert
 //   w13_bias         [experts, 2 inter]           optional, as w2_bias [experts, hidden]
 //   w13_zero_points  like w13_scale, u8           optional, of u4 and u8, as w2_zero_points
-//   w13_input_scale  f32 [1]                      of static inputs, as w2_input_scale
+//   w13_input_scale  f32 [1]                      of static inputs, as w2_input_scale; with
+//                                                 has_global_scales f32 [experts], divisors
+//   w13_permutation  i32 [experts, hidden]        optional, beside floats: the input that column k
+//                                                 of an expert's matrices is for; as
+//                                                 w2_permutation [experts, inter]
 //   y                like x
 //
 // `code`: "u4", "u8", "e2m1", "i8" or "e4m3". `group_shape` [rows, columns] of both scales, −1:
 // all. `input`: "float"; "token", "group" or "static": both inputs become codes by the rules of
 // quant_fp8 beside e4m3, of quant_int8 beside i8 and u4, by one scale a row, one for the columns of
-// a group, or the given one. What is multiplied is x for the first product and the activation for
+// a group, or the given one; with `has_global_scales` (0) "group" is the rule of quant_nvfp4,
+// beside e2m1 in groups of 16. What is multiplied is x for the first product and the activation for
 // the second. Sums are those of scaled_linear; roundings in between are those of fused_moe.
 #include <berth/op.h>
 
@@ -41,6 +46,8 @@ enum {
     W2_ZERO_POINTS,
     W13_INPUT_SCALE,
     W2_INPUT_SCALE,
+    W13_PERMUTATION,
+    W2_PERMUTATION,
 };
 enum { CODE, GROUP_SHAPE, INPUT };
 
@@ -53,43 +60,60 @@ typedef struct stack_inputs {
     uint64_t bias;
     uint64_t zeros;
     uint64_t input_scale;
+    uint64_t permutation;
 } stack_inputs;
 
 static const stack_inputs stacks[] = {
-    {W13_WEIGHT, W13_SCALE, W13_BIAS, W13_ZERO_POINTS, W13_INPUT_SCALE},
-    {W2_WEIGHT,  W2_SCALE,  W2_BIAS,  W2_ZERO_POINTS,  W2_INPUT_SCALE },
+    {W13_WEIGHT, W13_SCALE, W13_BIAS, W13_ZERO_POINTS, W13_INPUT_SCALE, W13_PERMUTATION},
+    {W2_WEIGHT,  W2_SCALE,  W2_BIAS,  W2_ZERO_POINTS,  W2_INPUT_SCALE,  W2_PERMUTATION },
 };
-
-static codes_rule rule_of(const berth_op_site *site) {
-    return codes_rule_of(site->attributes[INPUT]->str);
-}
 
 static berth_status check_input_rule(const berth_op_site *site) {
     const berth_code code = berth_code_of(site->attributes[CODE]->str);
-    const codes_rule rule = rule_of(site);
+    const codes_rule rule = codes_rule_of(site);
     if (rule == CODES_INPUT_NONE) {
         return BERTH_RULE_ATTRIBUTE(site, INPUT, "must be float, token, group or static, is '%s'",
                                     site->attributes[INPUT]->str);
     }
     const int is_e4m3 = code == BERTH_CODE_E4M3;
     const int is_i8 = code == BERTH_CODE_I8 || code == BERTH_CODE_U4;
-    if (rule != CODES_INPUT_FLOAT && !is_e4m3 && (!is_i8 || rule == CODES_INPUT_GROUP)) {
+    const int is_nvfp4 = rule == CODES_INPUT_NVFP4;
+    const int is_known = is_e4m3 || (is_i8 && rule != CODES_INPUT_GROUP);
+    if (is_nvfp4 &&
+        (code != BERTH_CODE_E2M1 || site->attributes[GROUP_SHAPE]->i64s[1] != BERTH_NVFP4_GROUP)) {
+        return BERTH_RULE_ATTRIBUTE(site, INPUT, "with global scales is for e2m1 in groups of %d",
+                                    BERTH_NVFP4_GROUP);
+    }
+    if (rule != CODES_INPUT_FLOAT && !is_nvfp4 && !is_known) {
         return BERTH_RULE_ATTRIBUTE(site, INPUT, "is '%s', which codes '%s' do not have",
                                     site->attributes[INPUT]->str, site->attributes[CODE]->str);
     }
     return BERTH_OK;
 }
 
-static berth_status check_input_scale(const berth_op_site *site, uint64_t input) {
-    const int is_static = rule_of(site) == CODES_INPUT_STATIC;
-    if (is_static != (site->inputs[input] != NULL)) {
+static berth_status check_input_scale(const berth_op_site *site, uint64_t input,
+                                      berth_dim experts) {
+    const int is_nvfp4 = codes_rule_of(site) == CODES_INPUT_NVFP4;
+    const int is_given = is_nvfp4 || codes_rule_of(site) == CODES_INPUT_STATIC;
+    if (is_given != (site->inputs[input] != NULL)) {
         return BERTH_RULE_FAIL(site, input, "%s",
-                               is_static ? "is missing, which static inputs need"
-                                         : "is for static inputs only");
+                               is_given ? "is missing, which static inputs and global scales need"
+                                        : "is for static inputs and global scales only");
     }
     BERTH_RULE_TRY(berth_rule_f32(site, input));
     BERTH_RULE_TRY(berth_rule_rank(site, input, 1));
-    return berth_rule_dim(site, input, 0, BERTH_DIM_CONST(1));
+    return berth_rule_dim(site, input, 0, is_nvfp4 ? experts : BERTH_DIM_CONST(1));
+}
+
+static berth_status check_permutation(const berth_op_site *site, uint64_t input, berth_dim experts,
+                                      int64_t k) {
+    const berth_value_type *type = site->inputs[input];
+    if (type && (type->dtype != BERTH_DTYPE_I32 || codes_rule_of(site) != CODES_INPUT_FLOAT)) {
+        return BERTH_RULE_FAIL(site, input, "must be i32, beside inputs in floats");
+    }
+    BERTH_RULE_TRY(berth_rule_rank(site, input, 2));
+    BERTH_RULE_TRY(berth_rule_dim(site, input, 0, experts));
+    return berth_rule_dim(site, input, 1, BERTH_DIM_CONST(k));
 }
 
 // As many matrices as `experts`, [n, k], with what belongs to them.
@@ -108,7 +132,12 @@ static berth_status check_stack(const berth_op_site *site, const stack_inputs *a
     BERTH_RULE_TRY(berth_rule_rank(site, at->bias, 2));
     BERTH_RULE_TRY(berth_rule_dim(site, at->bias, 0, experts));
     BERTH_RULE_TRY(berth_rule_dim(site, at->bias, 1, BERTH_DIM_CONST(n)));
-    return check_input_scale(site, at->input_scale);
+    BERTH_RULE_TRY(check_permutation(site, at->permutation, experts, k));
+    if (codes_rule_of(site) == CODES_INPUT_NVFP4 && k % BERTH_NVFP4_GROUP != 0) {
+        return BERTH_RULE_FAIL(site, at->weight, "has %lld inputs, which are no groups of %d",
+                               (long long)k, BERTH_NVFP4_GROUP);
+    }
+    return check_input_scale(site, at->input_scale, experts);
 }
 
 static berth_status infer(const berth_op_site *site, berth_op_result *out) {
@@ -145,8 +174,11 @@ typedef struct stack {
     int64_t groups; // of rows
     const berth_tensor *bias;
     codes_rule rule;
-    float *numbers; // [k], room for the input
-    float *scales;  // [k], and for its scales
+    const berth_tensor *permutation;
+    const float *given; // NULL: scales are made
+    float *floats;      // [k], room for the input
+    float *numbers;     // [k], what an expert makes of it
+    float *scales;      // [k], and for its scales
 } stack;
 
 typedef struct experts {
@@ -173,11 +205,15 @@ static int64_t width_of(const berth_op_site *site) {
 static uint64_t reference_workspace(const berth_op_site *site, uint64_t tokens) {
     (void)tokens;
     const int64_t hidden = berth_last_dim(site->inputs[X]).b;
-    return (uint64_t)(4 * hidden + 2 * width_of(site) + rows_of_w13(site)) * sizeof(float);
+    return (uint64_t)(5 * hidden + 3 * width_of(site) + rows_of_w13(site)) * sizeof(float);
 }
 
-static stack stack_of(const berth_op_site *site, const berth_op_args *args, int which, int64_t k) {
+// Its three parts of the room are one behind the other.
+static stack stack_of(const berth_op_site *site, const berth_op_args *args, int which,
+                      float *room) {
     const stack_inputs *at = &stacks[which];
+    const int64_t k = which == 0 ? berth_row_length(args->inputs[X]) : width_of(site);
+    const berth_tensor *given = args->inputs[at->input_scale];
     const berth_tensor *weight = args->inputs[at->weight];
     const berth_tensor *scale = args->inputs[at->scale];
     const int64_t n = weight->shape[1];
@@ -193,63 +229,72 @@ static stack stack_of(const berth_op_site *site, const berth_op_args *args, int 
         .n = n,
         .groups = scale->shape[1],
         .bias = args->inputs[at->bias],
-        .rule = rule_of(site),
+        .rule = codes_rule_of(site),
+        .permutation = args->inputs[at->permutation],
+        .given = given ? berth_data(given) : NULL,
+        .floats = room,
+        .numbers = room + k,
+        .scales = room + 2 * k,
     };
-}
-
-static void give_scale(const stack *self, const berth_tensor *given) {
-    if (given) {
-        self->scales[0] = *(const float *)berth_data(given);
-    }
 }
 
 static experts read(const berth_op_site *site, const berth_op_args *args) {
     const int64_t hidden = berth_row_length(args->inputs[X]);
     float *room = berth_data(args->workspace);
-    experts self = {
+    return (experts){
         .moe = berth_moe_read(site),
         .dtype = args->inputs[X]->dtype,
         .hidden = hidden,
         .width = width_of(site),
-        .w13 = stack_of(site, args, 0, hidden),
-        .w2 = stack_of(site, args, 1, width_of(site)),
+        .w13 = stack_of(site, args, 0, room + 2 * hidden),
+        .w2 = stack_of(site, args, 1, room + 5 * hidden),
         .sum = room,
         .y = room + hidden,
-        .inner = room + 4 * hidden + 2 * width_of(site),
+        .inner = room + 5 * hidden + 3 * width_of(site),
     };
-    self.w13.numbers = room + 2 * hidden;
-    self.w13.scales = room + 3 * hidden;
-    self.w2.numbers = room + 4 * hidden;
-    self.w2.scales = room + 4 * hidden + self.width;
-    give_scale(&self.w13, args->inputs[W13_INPUT_SCALE]);
-    give_scale(&self.w2, args->inputs[W2_INPUT_SCALE]);
-    return self;
+}
+
+static int has_groups(const stack *self) {
+    return self->rule == CODES_INPUT_GROUP || self->rule == CODES_INPUT_NVFP4;
 }
 
 // The numbers at hand as the codes that they become.
-static void quantise(const stack *self) {
+static void quantise(const stack *self, int64_t expert) {
     const int64_t k = self->matrix.width;
-    const int64_t step = self->rule == CODES_INPUT_GROUP ? self->matrix.scales.columns : k;
+    const int64_t step = has_groups(self) ? self->matrix.scales.columns : k;
     for (int64_t first = 0; first < k && self->rule != CODES_INPUT_FLOAT; first += step) {
         const int64_t count = k - first < step ? k - first : step;
+        float *numbers = self->numbers + first;
         float *scale = self->scales + first / step;
-        if (self->matrix.code == BERTH_CODE_E4M3) {
-            codes_to_e4m3(self->rule, self->numbers + first, count, scale);
-        } else {
-            codes_to_i8(self->rule, self->numbers + first, count, scale);
+        if (self->rule == CODES_INPUT_NVFP4) {
+            codes_to_e2m1(self->given[expert], numbers, scale);
+            continue;
         }
+        *scale = self->given ? *self->given : 0;
+        (self->matrix.code == BERTH_CODE_E4M3 ? codes_to_e4m3 : codes_to_i8)(self->rule, numbers,
+                                                                             count, scale);
     }
 }
 
-// What an expert's matrix makes of the numbers, as a store would keep it.
+// The floats at hand as the columns of an expert's matrix, and as its codes.
+static void prepare(const stack *self, int64_t expert) {
+    const int32_t *from = self->permutation ? berth_row(self->permutation, expert) : NULL;
+    for (int64_t k = 0; k < self->matrix.width; ++k) {
+        self->numbers[k] = self->floats[from ? from[k] : k];
+    }
+    quantise(self, expert);
+}
+
+// What an expert's matrix makes of the floats at hand, as a store would keep it.
 static void multiply(const stack *self, int64_t expert, berth_dtype dtype, float *to) {
     const codes_input input = {
         .numbers = self->numbers,
         .scales = self->scales,
-        .scale_count = self->rule == CODES_INPUT_FLOAT   ? 0
-                       : self->rule == CODES_INPUT_GROUP ? self->matrix.scales.tensor->shape[2]
-                                                         : 1,
+        .scale_count = self->rule == CODES_INPUT_FLOAT ? 0
+                       : has_groups(self)              ? self->matrix.scales.tensor->shape[2]
+                                                       : 1,
     };
+    prepare(self, expert);
     codes_matrix matrix = self->matrix;
     matrix.row = expert * self->n;
     matrix.group = expert * self->groups;
@@ -268,22 +313,19 @@ static void run_expert(const experts *self, int64_t expert) {
     for (int64_t i = 0; i < self->width; ++i) {
         const float gate = self->inner[is_in_turns ? 2 * i : i];
         const float up = !has_gate ? 0 : self->inner[is_in_turns ? 2 * i + 1 : self->width + i];
-        self->w2.numbers[i] = berth_round_to(self->dtype, berth_moe_activate(&self->moe, gate, up));
+        self->w2.floats[i] = berth_round_to(self->dtype, berth_moe_activate(&self->moe, gate, up));
     }
-    quantise(&self->w2);
     multiply(&self->w2, expert, self->dtype, self->y);
 }
 
-// Adds weight · expert(x) of one choice. x is quantized once a token, but where every choice
-// multiplies it first, of which there is one.
+// Adds weight · expert(x) of one choice; of the only one where that multiplies x first.
 static void add_choice(const experts *self, int64_t expert, float weight) {
     const int is_first = self->moe.is_weighted_first;
     if (is_first) {
         const float factor = berth_round_to(self->dtype, weight);
         for (int64_t i = 0; i < self->hidden; ++i) {
-            self->w13.numbers[i] = berth_round_to(self->dtype, self->w13.numbers[i] * factor);
+            self->w13.floats[i] = berth_round_to(self->dtype, self->w13.floats[i] * factor);
         }
-        quantise(&self->w13);
     }
     run_expert(self, expert);
     for (int64_t i = 0; i < self->hidden; ++i) {
@@ -298,10 +340,7 @@ static berth_status reference(void *self, const berth_op_args *args) {
     const experts all = read(site, args);
     for (int64_t token = 0; token < berth_row_count(x); ++token) {
         memset(all.sum, 0, (size_t)all.hidden * sizeof *all.sum);
-        berth_load(berth_row(x, token), x->dtype, 0, all.hidden, all.w13.numbers);
-        if (!all.moe.is_weighted_first) {
-            quantise(&all.w13);
-        }
+        berth_load(berth_row(x, token), x->dtype, 0, all.hidden, all.w13.floats);
         for (int64_t i = 0; i < ids->shape[1]; ++i) {
             const int64_t expert =
                 berth_moe_expert(ids, NULL, token, i, all.w13.matrix.weight->shape[0]);
@@ -332,6 +371,8 @@ static const berth_op_argument *const inputs[] = {
     BERTH_OPTIONAL_INPUT("w2_zero_points"),
     BERTH_OPTIONAL_INPUT("w13_input_scale"),
     BERTH_OPTIONAL_INPUT("w2_input_scale"),
+    BERTH_LATER_INPUT("w13_permutation", 2),
+    BERTH_LATER_INPUT("w2_permutation", 2),
 };
 static const berth_op_attribute *const attributes[] = {
     BERTH_REQUIRED_ATTRIBUTE("code", BERTH_ATTRIBUTE_STR),
@@ -339,13 +380,14 @@ static const berth_op_attribute *const attributes[] = {
     BERTH_REQUIRED_ATTRIBUTE("input", BERTH_ATTRIBUTE_STR),
     MOE_ACTIVATION_ATTRIBUTES,
     MOE_WEIGHTED_FIRST_ATTRIBUTE,
+    BERTH_LATER_ATTRIBUTE("has_global_scales", BERTH_ATTRIBUTE_BOOL, 2),
 };
 
 const berth_op berth_op_quantized_experts = {
     .size = sizeof(berth_op),
     .name = "quantized_experts",
     .class_name = "QuantizedExperts",
-    .revision = 1,
+    .revision = 2,
     .inputs = inputs,
     .input_count = sizeof inputs / sizeof inputs[0],
     .attributes = attributes,
@@ -353,4 +395,5 @@ const berth_op berth_op_quantized_experts = {
     .infer = infer,
     .reference = reference,
     .reference_workspace = reference_workspace,
+    .compatible_revision = 1,
 };

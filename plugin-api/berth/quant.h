@@ -197,6 +197,7 @@ typedef struct berth_quant_stack {
     berth_value bias;
     berth_value zero_points;
     berth_value input_scale;
+    berth_value permutation;
 } berth_quant_stack;
 
 // The attributes of that op that are the scheme's.
@@ -204,6 +205,7 @@ typedef struct berth_quant_codes {
     const char *code;
     const char *input;
     int64_t group_shape[2];
+    int64_t has_global_scales; // 0: of neither input
 } berth_quant_codes;
 
 // Emits quantized_experts over the stacks w13 and w2.
@@ -216,7 +218,11 @@ static inline berth_value berth_quant_experts(berth_builder *builder, const bert
         BERTH_TEXT("input", codes.input),
         BERTH_I64S("group_shape", codes.group_shape, 2),
     };
+    const berth_attribute *const has_global_scales = BERTH_BOOL("has_global_scales", 1);
     uint64_t count = 3;
+    if (codes.has_global_scales) {
+        attributes[count++] = has_global_scales;
+    }
     for (uint64_t i = 0; i < experts->attribute_count && count < BERTH_QUANT_ATTRIBUTES; ++i) {
         attributes[count++] = experts->attributes[i];
     }
@@ -225,7 +231,8 @@ static inline berth_value berth_quant_experts(berth_builder *builder, const bert
                                    stacks[1].scale, experts->topk_weights, experts->topk_ids,
                                    stacks[0].bias, stacks[1].bias, stacks[0].zero_points,
                                    stacks[1].zero_points, stacks[0].input_scale,
-                                   stacks[1].input_scale),
+                                   stacks[1].input_scale, stacks[0].permutation,
+                                   stacks[1].permutation),
                       .attributes = attributes, .attribute_count = count);
 }
 

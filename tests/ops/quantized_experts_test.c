@@ -137,7 +137,7 @@ static int nibble(const op_tensor *codes, int64_t i) {
     return i % 2 == 0 ? byte & 15 : byte >> 4;
 }
 
-// What the codes of four bits mean, by groups of 8 columns.
+// What the codes of four bits mean, by groups of 8 columns, where their inputs are.
 static void decode(op_case *from, op_case *to, const char *projection) {
     static const double e2m1[] = {0, .5, 1, 1.5, 2, 3, 4, 6};
     char name[32];
@@ -149,11 +149,29 @@ static void decode(op_case *from, op_case *to, const char *projection) {
     (void)snprintf(name, sizeof name, "%s_zero_points", projection);
     const op_tensor *zeros = op_case_operand(from, name);
     const bool is_u4 = strcmp(op_case_attribute(from, "code")->str, "u4") == 0;
+    (void)snprintf(name, sizeof name, "%s_permutation", projection);
+    const op_tensor *order = op_case_operand(from, name);
+    const int64_t width = weight->shape[2];
+    const int64_t rows = weight->shape[1];
     for (int64_t i = 0; i < op_tensor_count(weight); ++i) {
+        const int64_t row = i / width;
+        const int64_t column = i % width;
+        const int64_t input = op_tensor_is_present(order)
+                                  ? (int64_t)op_tensor_get(order, row / rows * width + column)
+                                  : column;
         const int code = nibble(codes, i);
         const double zero = op_tensor_is_present(zeros) ? op_tensor_get(zeros, i / 8) : 8;
         const double number = is_u4 ? code - zero : e2m1[code & 7] * ((code & 8) != 0 ? -1 : 1);
-        op_tensor_set(weight, i, number * op_tensor_get(scale, i / 8));
+        op_tensor_set(weight, row * width + input, number * op_tensor_get(scale, i / 8));
+    }
+}
+
+// Of every expert another order of all inputs; `step` divides none of their numbers.
+static void turn(op_case *self, const char *name, int64_t step) {
+    op_tensor *order = op_case_operand(self, name);
+    for (int64_t i = 0; op_tensor_is_present(order) && i < op_tensor_count(order); ++i) {
+        const int64_t width = order->shape[1];
+        op_tensor_set(order, i, (double)((i % width * step + i / width) % width));
     }
 }
 
@@ -162,6 +180,8 @@ static void check_floats(const char *body) {
     op_case experts, plain;
     op_results got, wanted;
     build(&experts, &berth_op_quantized_experts, body);
+    turn(&experts, "w13_permutation", 5);
+    turn(&experts, "w2_permutation", 3);
     build(&plain, &berth_op_fused_moe,
           "x=f32[7,24] w13_weight=f32[4,32,24]! w2_weight=f32[4,24,16]! topk_weights=f32[7,2] "
           "topk_ids=i32[7,2]<4 w13_bias=f32[4,32]! w2_bias=f32[4,24]!");
@@ -189,4 +209,6 @@ TEST(experts_whose_inputs_are_floats_are_those_of_the_weights_that_codes_mean) {
     check_floats(HALVES "code=u4");
     check_floats(HALVES "code=u4 w13_zero_points=u8[4,32,3]<16! w2_zero_points=u8[4,24,2]<16!");
     check_floats(HALVES "code=e2m1 activation=swigluoai");
+    check_floats(HALVES "code=u4 w13_permutation=i32[4,24]<24! w2_permutation=i32[4,16]<16!");
+    check_floats(HALVES "code=u4 w2_permutation=i32[4,16]<16!");
 }

@@ -2,7 +2,6 @@
 // core-quant's nvfp4 for the experts of a mixture: which it takes, and that every expert and shard
 // is scaled by its own global scale, which is a divisor.
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <fp8.h>
@@ -113,20 +112,22 @@ TEST(experts_in_nvfp4_have_a_scale_of_their_own) {
     close_stack(&of);
 }
 
-static char said[512];
-static void note_failure(berth_builder *builder, berth_status status, const char *text,
-                         uint64_t length) {
-    (void)builder;
-    CHECK_INT(status, BERTH_UNSUPPORTED);
-    (void)snprintf(said, sizeof said, "%.*s", (int)length, text);
-}
-
-TEST(experts_whose_inputs_are_nvfp4_are_refused) {
+// Of every expert the smaller divisor of its two shards, which holds both ranges.
+TEST(experts_whose_inputs_are_nvfp4_have_a_divisor_each) {
+    static const float divisors[EXPERTS * 2] = {3, 7, 11, 5};
     stack of;
-    berth_builder builder = {.size = sizeof builder, .fail = note_failure};
-    berth_value weights[BERTH_MAX_WEIGHTS] = {0};
+    uint8_t local[EXPERTS * ROWS * GROUPS] = {0};
+    float scales[EXPERTS * ROWS * GROUPS];
+    float inputs[EXPERTS] = {0};
+    const berth_tensor from = {.size = sizeof from, .data = local};
+    const berth_tensor globals = {.size = sizeof globals, .data = (void *)(uintptr_t)divisors};
+    const berth_tensor to = {.size = sizeof to, .data = scales};
+    const berth_tensor of_inputs = {.size = sizeof of_inputs, .data = inputs};
+    const berth_tensor *const stored[] = {&from, &globals, &globals, NULL};
+    const berth_tensor *const made[] = {&to, &of_inputs, NULL};
     open_stack(&of, CHECKPOINT(", \"input_activations\": " WEIGHTS));
-    of.method->create_weights(&builder, &of.linear, weights);
-    CHECK_CONTAINS(said, "layer 'a.experts.w13': experts whose inputs are quantized to nvfp4");
+    CHECK_OK(of.method->process_weights_after_loading(of.host, &of.linear, stored, made));
+    CHECK_NEAR(inputs[0], 3, 0);
+    CHECK_NEAR(inputs[1], 5, 0);
     close_stack(&of);
 }

@@ -28,6 +28,13 @@ typedef struct berth_form_field {
 berth_status berth_form_read(const berth_host *host, const berth_json *from,
                              const berth_form_field *fields, uint64_t count);
 
+// Whether a configuration that names no method is one of AWQ: GPTQ's has neither field.
+static inline int berth_form_is_awq(const berth_host *host, const berth_json *config) {
+    const berth_json *field = NULL;
+    return host->json_get(config, "quantization_config.w_bit", &field) == BERTH_OK ||
+           host->json_get(config, "quantization_config.zero_point", &field) == BERTH_OK;
+}
+
 // What of the model is never quantized unless its scheme says so by name: heads and routers.
 static inline int berth_form_is_body(const berth_linear *linear) {
     return strcmp(linear->layer_class, "ParallelLMHead") != 0 &&
@@ -35,7 +42,8 @@ static inline int berth_form_is_body(const berth_linear *linear) {
 }
 
 // Whether the scheme has the layer: it is of the body, and no list of the configuration leaves its
-// modules alone (`modules_to_not_convert`, `ignored_layers`, by parts of names). Where it is not
+// modules alone (`modules_to_not_convert`, `ignored_layers`, ModelOpt's lists; by parts of names).
+// Where it is not
 // so, or not alike for all modules, get_quant_method has but to return NULL.
 int berth_form_takes(const berth_host *host, const berth_linear *linear);
 
@@ -105,7 +113,11 @@ int64_t berth_form_group(berth_builder *builder, const berth_linear *linear, int
 
 // ---- others -------------------------------------------------------------------------------------
 
-enum { BERTH_NVFP4_IS_WEIGHT_ONLY };
+enum {
+    BERTH_NVFP4_IS_WEIGHT_ONLY,
+    BERTH_NVFP4_HAS_MULTIPLIERS, // weight, weight_scale_2 and input_scale, ModelOpt's names; else
+                                 // weight_packed and global scales that are divisors
+};
 extern const berth_quant_method berth_form_nvfp4;
 
 enum { BERTH_NIBBLES_GROUP }; // inputs of a second scale; 0: none

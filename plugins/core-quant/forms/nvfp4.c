@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input: a layer of e2m1 codes, two to a byte, with e4m3 scales of 16 inputs and one global scale,
-// a divisor. Output: its parameters and nodes. Codes stay as they are stored, scales become bf16,
-// which holds them exactly, and the global ones are one factor per output: nothing is widened that
-// a step has to read. Inputs are quantized and multiplied as the numbers that their codes are. Of
-// experts only the weights may be codes; their scales are floats with the global one in them.
+// a divisor or a multiplier. Output: its parameters and nodes. Codes stay as they are stored,
+// scales become bf16, which holds them exactly, and the global ones are one factor per output:
+// nothing is widened that a step has to read. Inputs are quantized and multiplied as the numbers
+// that their codes are. Scales of experts are floats with the global one in them.
 #include "forms.h"
+
+#include <math.h>
 
 enum { WEIGHT, SCALE, FACTOR, INPUT_GLOBAL, BIAS };
 
@@ -26,9 +28,19 @@ static void declare_global(berth_builder *builder, const berth_linear *linear, c
     (void)builder->parameter(builder, &global);
 }
 
+static int has_multipliers(const berth_linear *linear) {
+    return linear->quant->notes[BERTH_NVFP4_HAS_MULTIPLIERS] != 0;
+}
+
+static void declare_weight_global(berth_builder *builder, const berth_linear *linear) {
+    declare_global(builder, linear,
+                   has_multipliers(linear) ? "weight_scale_2" : "weight_global_scale");
+}
+
 static berth_value declare_codes(berth_builder *builder, const berth_linear *linear) {
     int64_t shape[BERTH_QUANT_DIMS];
-    berth_parameter codes = describe(builder, linear, "weight_packed", shape);
+    berth_parameter codes =
+        describe(builder, linear, has_multipliers(linear) ? "weight" : "weight_packed", shape);
     codes.role = BERTH_PARAMETER_RESIDENT;
     codes.dtype = "u8";
     codes.input_factor = 2;
@@ -63,17 +75,23 @@ static int is_weight_only(const berth_linear *linear) {
     return linear->quant->notes[BERTH_NVFP4_IS_WEIGHT_ONLY] != 0;
 }
 
-static void create_stack(berth_builder *builder, const berth_linear *linear, berth_value *weights) {
+// One divisor for all shards, of a stack one for each layer.
+static void declare_input(berth_builder *builder, const berth_linear *linear,
+                          berth_value *weights) {
+    const int64_t layers = linear->stack_size > 0 ? linear->stack_size : 1;
     if (!is_weight_only(linear)) {
-        berth_build_fail(builder, BERTH_UNSUPPORTED,
-                         "layer '%s': experts whose inputs are quantized to nvfp4 are not there, "
-                         "only those whose weights alone are",
-                         linear->prefix);
-        return;
+        declare_global(builder, linear,
+                       has_multipliers(linear) ? "input_scale" : "input_global_scale");
+        weights[INPUT_GLOBAL] =
+            berth_quant_made_vector(builder, linear, "input_global_scale_of_all", "f32", layers);
     }
+}
+
+static void create_stack(berth_builder *builder, const berth_linear *linear, berth_value *weights) {
     weights[WEIGHT] = declare_codes(builder, linear);
     weights[SCALE] = declare_scales(builder, linear, "f32");
-    declare_global(builder, linear, "weight_global_scale");
+    declare_weight_global(builder, linear);
+    declare_input(builder, linear, weights);
     weights[BIAS] = berth_quant_bias(builder, linear);
 }
 
@@ -88,14 +106,10 @@ static void create_weights(berth_builder *builder, const berth_linear *linear,
     }
     weights[WEIGHT] = declare_codes(builder, linear);
     weights[SCALE] = declare_scales(builder, linear, "bf16");
-    declare_global(builder, linear, "weight_global_scale");
+    declare_weight_global(builder, linear);
     weights[FACTOR] =
         berth_quant_made_vector(builder, linear, "output_factors", "f32", linear->output_size);
-    if (!is_weight_only(linear)) {
-        declare_global(builder, linear, "input_global_scale");
-        weights[INPUT_GLOBAL] =
-            berth_quant_made_vector(builder, linear, "input_global_scale_of_all", "f32", 1);
-    }
+    declare_input(builder, linear, weights);
     weights[BIAS] = declare_bias(builder, linear);
 }
 
@@ -106,6 +120,16 @@ static float global_of(const berth_linear *linear, const float *globals, int64_t
         ++shard;
     }
     return globals[shard];
+}
+
+// What the codes and scales of an output are multiplied by, and divided.
+static float factor_of(const berth_linear *linear, const float *globals, int64_t n) {
+    const float global = global_of(linear, globals, n);
+    return has_multipliers(linear) ? global : 1.0f / global;
+}
+static float divisor_of(const berth_linear *linear, const float *globals, int64_t n) {
+    const float global = global_of(linear, globals, n);
+    return has_multipliers(linear) ? 1.0f / global : global;
 }
 
 // The upper half of a float is a bf16, and a number of e4m3 has nothing in the lower one.
@@ -128,20 +152,27 @@ static void scale_stack(const berth_linear *linear, const berth_tensor *const *s
     const float *globals = stored[1]->data;
     for (int64_t row = 0; row < berth_quant_rows(linear); ++row) {
         const float *own = globals + row / linear->output_size * shards;
-        const float factor = 1.0f / global_of(linear, own, row % linear->output_size);
+        const float factor = factor_of(linear, own, row % linear->output_size);
         for (int64_t i = row * groups; i < (row + 1) * groups; ++i) {
             ((float *)to->data)[i] = berth_from_f8(local[i]) * factor;
         }
     }
 }
 
-static float smallest_of(const berth_tensor *numbers) {
-    const float *of = numbers->data;
-    float smallest = of[0];
-    for (int64_t i = 1; i < numbers->shape[0]; ++i) {
-        smallest = of[i] < smallest ? of[i] : smallest;
+// With the smallest divisor, which is the largest multiplier, every shard's range is held.
+static void choose_input(const berth_linear *linear, const berth_tensor *globals,
+                         const berth_tensor *to) {
+    const int64_t shards = linear->shard_count > 0 ? (int64_t)linear->shard_count : 1;
+    const int64_t layers = linear->stack_size > 0 ? linear->stack_size : 1;
+    for (int64_t layer = 0; layer < layers; ++layer) {
+        const float *of = (const float *)globals->data + layer * shards;
+        float *smallest = (float *)to->data + layer;
+        *smallest = INFINITY;
+        for (int64_t i = 0; i < shards; ++i) {
+            const float divisor = has_multipliers(linear) ? 1.0f / of[i] : of[i];
+            *smallest = divisor < *smallest ? divisor : *smallest;
+        }
     }
-    return smallest;
 }
 
 static berth_status process(const berth_host *host, const berth_linear *linear,
@@ -149,23 +180,26 @@ static berth_status process(const berth_host *host, const berth_linear *linear,
     (void)host;
     if (linear->stack_size > 0) {
         scale_stack(linear, stored, made[0]);
+        if (!is_weight_only(linear)) {
+            choose_input(linear, stored[2], made[1]);
+        }
         return BERTH_OK;
     }
     const float *globals = stored[1]->data;
     float *factors = made[1]->data;
     widen_scales(stored[0], made[0]);
     for (int64_t n = 0; n < linear->output_size; ++n) {
-        factors[n] = 1.0f / global_of(linear, globals, n);
+        factors[n] = factor_of(linear, globals, n);
     }
     stored += 2;
     made += 2;
-    if (!is_weight_only(linear)) { // with the smallest divisor every shard's range is held
-        *(float *)(*made++)->data = smallest_of(*stored++);
+    if (!is_weight_only(linear)) {
+        choose_input(linear, *stored++, *made++);
     }
     if (linear->has_bias) {
         const float *bias = (*stored)->data;
         for (int64_t n = 0; n < linear->output_size; ++n) {
-            ((float *)(*made)->data)[n] = bias[n] * global_of(linear, globals, n);
+            ((float *)(*made)->data)[n] = bias[n] * divisor_of(linear, globals, n);
         }
     }
     return BERTH_OK;
@@ -205,14 +239,21 @@ static berth_value apply(berth_builder *builder, const berth_linear *linear,
 
 static berth_quant_stack stack_of(const berth_value *weights) {
     return (berth_quant_stack){
-        .weight = weights[WEIGHT], .scale = weights[SCALE], .bias = weights[BIAS]};
+        .weight = weights[WEIGHT],
+        .scale = weights[SCALE],
+        .bias = weights[BIAS],
+        .input_scale = weights[INPUT_GLOBAL],
+    };
 }
 
 static berth_value apply_experts(berth_builder *builder, const berth_experts *experts,
                                  const berth_value *w13, const berth_value *w2) {
     const berth_quant_stack stacks[] = {stack_of(w13), stack_of(w2)};
     const berth_quant_codes codes = {
-        .code = "e2m1", .input = "float", .group_shape = {1, GROUP}
+        .code = "e2m1",
+        .input = is_weight_only(experts->w13) ? "float" : "group",
+        .group_shape = {1, GROUP},
+        .has_global_scales = !is_weight_only(experts->w13),
     };
     return berth_quant_experts(builder, experts, stacks, codes);
 }

@@ -166,13 +166,27 @@ static void declare_shapes(berth_builder *builder, const berth_linear *linear) {
     declare_own(builder, linear, shapes, 2);
 }
 
+// The inputs in the order of their groups; of a stack every layer has its own.
+static berth_value declare_permutation(berth_builder *builder, const berth_linear *linear) {
+    const int64_t shape[] = {linear->stack_size, linear->input_size};
+    if (linear->stack_size == 0) {
+        return berth_quant_made_vector(builder, linear, "permutation", "i32", linear->input_size);
+    }
+    const berth_parameter parameter = {
+        .size = sizeof(berth_parameter),
+        .name = berth_build_name(builder, "%s_permutation", linear->prefix),
+        .shape = shape,
+        .ndim = 2,
+        .output_dim = -1,
+        .input_dim = -1,
+        .role = BERTH_PARAMETER_MADE,
+        .dtype = "i32",
+    };
+    return builder->parameter(builder, &parameter);
+}
+
 static int check(berth_builder *builder, const berth_linear *linear, const notes *of) {
-    if (of->is_sorted && linear->stack_size > 0) {
-        berth_build_fail(builder, BERTH_UNSUPPORTED,
-                         "layer '%s': experts with inputs in an order of their own (desc_act) are "
-                         "not there",
-                         linear->prefix);
-    } else if (of->is_sorted && linear->stored_input_extent > 0) {
+    if (of->is_sorted && linear->stored_input_extent > 0) {
         berth_build_fail(builder, BERTH_UNSUPPORTED,
                          "layer '%s': inputs in an order of their own cannot be divided among "
                          "ranks",
@@ -190,6 +204,14 @@ static int check(berth_builder *builder, const berth_linear *linear, const notes
     return !builder->has_failed(builder);
 }
 
+// Tools that write these formats give every module a bias, zeros where the model has none.
+static void ignore_biases(berth_builder *builder, const berth_linear *linear) {
+    const int is_without = !linear->has_bias && linear->stack_size == 0;
+    for (uint64_t i = 0; is_without && i < linear->quant->name_count; ++i) {
+        builder->ignore(builder, berth_build_name(builder, "%s.bias", linear->quant->names[i]));
+    }
+}
+
 static void create_weights(berth_builder *builder, const berth_linear *linear,
                            berth_value *weights) {
     const notes of = read(linear);
@@ -202,6 +224,8 @@ static void create_weights(berth_builder *builder, const berth_linear *linear,
     declare_words(builder, linear, &of);
     if (of.words == BERTH_FORM_WORDS_CT) {
         declare_shapes(builder, linear);
+    } else {
+        ignore_biases(builder, linear);
     }
     weights[WEIGHT] = berth_quant_made(builder, linear, "codes", "u8", codes);
     weights[SCALE] = declare_scales(builder, linear, &of, group);
@@ -209,8 +233,7 @@ static void create_weights(berth_builder *builder, const berth_linear *linear,
         declare_groups(builder, linear, &of);
     }
     if (of.is_sorted) {
-        weights[PERMUTATION] =
-            berth_quant_made_vector(builder, linear, "permutation", "i32", linear->input_size);
+        weights[PERMUTATION] = declare_permutation(builder, linear);
     }
     if (of.has_zeros) {
         declare_zeros(builder, linear, &of, group);
@@ -248,8 +271,9 @@ static uint32_t field_down(const berth_tensor *words, const notes *of, int64_t n
     return row[column] >> (place % of->fields * of->bits) & ((UINT32_C(1) << of->bits) - 1);
 }
 
-static void repack(const berth_tensor *words, const notes *of, const int32_t *permutation,
-                   const berth_tensor *codes) {
+// Codes in the order of the permutation, of a stack that of each layer's rows.
+static void repack(const berth_linear *linear, const berth_tensor *words, const notes *of,
+                   const berth_tensor *order, const berth_tensor *codes) {
     const int64_t bytes = berth_row_length(codes);
     const int64_t width = bytes * 8 / of->bits;
     for (int64_t n = 0; n < berth_row_count(codes); ++n) {
@@ -259,7 +283,9 @@ static void repack(const berth_tensor *words, const notes *of, const int32_t *pe
             for (int64_t k = 0; k < width; ++k) {
                 put(to, k, of->bits, field_down(words, of, n, k));
             }
-        } else if (permutation) {
+        } else if (order) {
+            const int32_t *permutation =
+                (const int32_t *)order->data + n / linear->output_size * linear->input_size;
             for (int64_t k = 0; k < width; ++k) {
                 put(to, k, of->bits, field(from, permutation[k], of->bits));
             }
@@ -269,12 +295,18 @@ static void repack(const berth_tensor *words, const notes *of, const int32_t *pe
     }
 }
 
+// The groups of all inputs of a layer, or of one of a stack, shard by shard.
+typedef struct group_numbers {
+    const int32_t *of;
+    int64_t count;
+} group_numbers;
+
 // Every shard multiplies the same inputs, so all must have one order.
 static berth_status check_groups(const berth_host *host, const berth_linear *linear,
-                                 const berth_tensor *groups, int64_t group) {
-    const int32_t *of = groups->data;
+                                 group_numbers groups, int64_t group) {
+    const int32_t *of = groups.of;
     const int64_t width = linear->input_size;
-    for (int64_t i = 0; i < groups->shape[0]; ++i) {
+    for (int64_t i = 0; i < groups.count; ++i) {
         if (of[i] < -1 || of[i] >= width / group || (of[i] == -1) != (of[0] == -1)) {
             return BERTH_PLUGIN_FAIL(host, BERTH_CORRUPT,
                                      "'g_idx': number %lld is %d, there are %lld groups",
@@ -351,27 +383,34 @@ static berth_status check_shapes(const berth_host *host, const berth_linear *lin
     return BERTH_OK;
 }
 
-// Of every expert the groups of each shard must be in order.
-static berth_status check_stack(const berth_host *host, const berth_linear *linear,
-                                const berth_tensor *groups, int64_t group) {
-    const int64_t count = berth_row_count(groups) * berth_row_length(groups);
-    berth_status status = BERTH_OK;
-    for (int64_t i = 0; i < count && status == BERTH_OK; i += linear->input_size) {
-        status = check_order(host, linear, (const int32_t *)groups->data + i, group);
+// Writes the permutation that the groups mean, or without one makes sure that none is needed. Where
+// ranks divide the inputs a group's number is of all of them.
+static berth_status read_groups(const berth_host *host, const berth_linear *linear,
+                                group_numbers groups, int64_t group, int32_t *permutation) {
+    const int is_whole = linear->stored_input_extent == 0;
+    berth_status status = is_whole ? check_groups(host, linear, groups, group) : BERTH_OK;
+    if (status == BERTH_OK && permutation) {
+        return sort_inputs(host, linear, groups.of, group, permutation);
+    }
+    for (int64_t i = 0; i < groups.count && status == BERTH_OK; i += linear->input_size) {
+        status = check_order(host, linear, groups.of + i, group);
     }
     return status;
 }
 
-// Writes the permutation that the groups mean, or without one makes sure that none is needed.
-static berth_status read_groups(const berth_host *host, const berth_linear *linear,
-                                const berth_tensor *groups, int64_t group, int32_t *permutation) {
-    const int is_whole = linear->stored_input_extent == 0 && linear->stack_size == 0;
-    const berth_status status = is_whole ? check_groups(host, linear, groups, group) : BERTH_OK;
-    if (status != BERTH_OK) {
-        return status;
+// Of a stack one layer after the other.
+static berth_status read_orders(const berth_host *host, const berth_linear *linear,
+                                const berth_tensor *groups, int64_t group,
+                                const berth_tensor *permutation) {
+    const int64_t layers = linear->stack_size > 0 ? linear->stack_size : 1;
+    const int64_t count = berth_row_count(groups) * berth_row_length(groups) / layers;
+    berth_status status = BERTH_OK;
+    for (int64_t i = 0; i < layers && status == BERTH_OK; ++i) {
+        const group_numbers of = {(const int32_t *)groups->data + i * count, count};
+        int32_t *to = permutation ? (int32_t *)permutation->data + i * linear->input_size : NULL;
+        status = read_groups(host, linear, of, group, to);
     }
-    return permutation ? sort_inputs(host, linear, groups->data, group, permutation)
-                       : check_stack(host, linear, groups, group);
+    return status;
 }
 
 static void unpack_zeros(const berth_tensor *words, const notes *of, const berth_tensor *zeros) {
@@ -394,17 +433,17 @@ static berth_status process(const berth_host *host, const berth_linear *linear,
     const berth_tensor *codes = *made++;
     const int has_groups =
         of.words != BERTH_FORM_WORDS_AWQ && (of.is_sorted || of.words == BERTH_FORM_WORDS_GPTQ);
-    int32_t *permutation = NULL;
+    const berth_tensor *permutation = NULL;
     berth_status status = BERTH_OK;
     if (of.words == BERTH_FORM_WORDS_CT) {
         status = check_shapes(host, linear, *stored++);
     }
     if (status == BERTH_OK && has_groups) {
-        permutation = of.is_sorted ? (*made++)->data : NULL;
-        status = read_groups(host, linear, *stored++, group, permutation);
+        permutation = of.is_sorted ? *made++ : NULL;
+        status = read_orders(host, linear, *stored++, group, permutation);
     }
     if (status == BERTH_OK) {
-        repack(words, &of, permutation, codes);
+        repack(linear, words, &of, permutation, codes);
         if (of.has_zeros) {
             unpack_zeros(*stored, &of, *made);
         }
@@ -429,6 +468,7 @@ static berth_quant_stack stack_of(const berth_value *weights) {
         .scale = weights[SCALE],
         .bias = weights[BIAS],
         .zero_points = weights[ZEROS],
+        .permutation = weights[PERMUTATION],
     };
 }
 
