@@ -51,7 +51,7 @@ static __device__ inline float gpu_codes_larger(const gpu_codes_rule &rule, floa
 }
 
 static __device__ inline float gpu_codes_scale_of(const gpu_codes_rule &rule, float largest) {
-    const float scale = __fdiv_rn(largest, rule.is_e4m3 ? BERTH_F8_MAX : 127.0f);
+    const float scale = gpu_div_rn(largest, rule.is_e4m3 ? BERTH_F8_MAX : 127.0f);
     return rule.is_e4m3 && scale < BERTH_F8_LEAST_SCALE ? BERTH_F8_LEAST_SCALE : scale;
 }
 
@@ -63,8 +63,8 @@ static __device__ inline bool gpu_codes_divides(const gpu_codes_rule &rule) {
 // What a value is multiplied by.
 static __device__ inline float gpu_codes_factor(const gpu_codes_rule &rule, float largest,
                                                 float scale) {
-    return rule.is_e4m3  ? __fdiv_rn(1.0f, scale)
-           : largest > 0 ? __fmul_rn(__fdiv_rn(1.0f, largest), 127.0f)
+    return rule.is_e4m3  ? gpu_div_rn(1.0f, scale)
+           : largest > 0 ? gpu_mul_rn(gpu_div_rn(1.0f, largest), 127.0f)
                          : 0.0f;
 }
 
@@ -93,7 +93,7 @@ static __global__ void gpu_codes_input_kernel(F formula, gpu_codes_input all) {
     const bool divides = gpu_codes_divides(all.rule);
     for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
         const float value = gpu_codes_number<T>(formula, i);
-        const float scaled = divides ? __fdiv_rn(value, scale) : __fmul_rn(value, factor);
+        const float scaled = divides ? gpu_div_rn(value, scale) : gpu_mul_rn(value, factor);
         all.codes[blockIdx.x * all.width + i] =
             all.rule.is_e4m3 ? gpu_to_f8_bits(scaled) : gpu_to_i8_bits(scaled);
     }

@@ -17,7 +17,7 @@ struct formula {
     template <typename T> __device__ float at(int64_t row, int64_t i) const {
         const float *its = gpu_row<const float>(scale, scale_rows ? row : 0);
         const uint32_t bits = gpu_row<const uint8_t>(x, row)[i];
-        return __fmul_rn(gpu_code_value(code, bits), its[i / group]);
+        return gpu_mul_rn(gpu_code_value(code, bits), its[i / group]);
     }
 };
 

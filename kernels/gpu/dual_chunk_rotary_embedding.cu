@@ -52,9 +52,10 @@ struct turned {
         const float s = gpu_rounded<T>(sinf(angle));
         const float x1 = gpu_float(from[pair * step]);
         const float x2 = gpu_float(from[pair * step + apart]);
-        return is_second
-                   ? __fadd_rn(gpu_rounded<T>(__fmul_rn(x2, c)), gpu_rounded<T>(__fmul_rn(x1, s)))
-                   : __fadd_rn(gpu_rounded<T>(__fmul_rn(x1, c)), -gpu_rounded<T>(__fmul_rn(x2, s)));
+        return is_second ? gpu_add_rn(gpu_rounded<T>(gpu_mul_rn(x2, c)),
+                                      gpu_rounded<T>(gpu_mul_rn(x1, s)))
+                         : gpu_add_rn(gpu_rounded<T>(gpu_mul_rn(x1, c)),
+                                      -gpu_rounded<T>(gpu_mul_rn(x2, s)));
     }
 
     template <typename T> __device__ float at(int64_t row, int64_t i) const {

@@ -50,7 +50,7 @@ static __device__ inline uint8_t gpu_to_f8_bits(float value) {
     const uint32_t magnitude = bits & 0x7fffffffu;
     const uint32_t finite = magnitude < 0x43e00000u ? magnitude : 0x43e00000u;
     const uint32_t normal = (finite - 0x3c000000u + 0x7ffffu + (finite >> 20 & 1u)) >> 20;
-    const uint32_t shifted = __float_as_uint(__fadd_rn(__uint_as_float(finite), 0x1p14f));
+    const uint32_t shifted = __float_as_uint(gpu_add_rn(__uint_as_float(finite), 0x1p14f));
     const uint32_t code = finite < 0x3c800000u ? shifted - 0x46800000u : normal;
     return static_cast<uint8_t>((bits >> 24 & 0x80u) | (magnitude > 0x7f800000u ? 0x7fu : code));
 }

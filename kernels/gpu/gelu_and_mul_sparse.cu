@@ -33,7 +33,7 @@ __device__ float cutoff_of(const T *x, int64_t width, float multiplier,
     }
     const float deviation = gpu_rounded<T>(sqrtf(gpu_block_sum(squares, room[1]) / count));
     return gpu_rounded<T>(
-        __fadd_rn(gpu_rounded<T>(mean), gpu_rounded<T>(__fmul_rn(deviation, multiplier))));
+        gpu_add_rn(gpu_rounded<T>(mean), gpu_rounded<T>(gpu_mul_rn(deviation, multiplier))));
 }
 
 template <typename T>

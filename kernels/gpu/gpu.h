@@ -10,32 +10,37 @@
 
 #include <berth/op.h>
 
+// The runtimes differ in a prefix, and in the few names that stand here twice.
 #if defined(__HIP_PLATFORM_AMD__)
-#include <hip/hip_fp16.h>
-#include <hip/hip_runtime.h>
-#define gpuStream_t       hipStream_t
-#define gpuError_t        hipError_t
-#define gpuSuccess        hipSuccess
-#define gpuGetLastError   hipGetLastError
-#define gpuGetErrorString hipGetErrorString
-#define gpuMalloc         hipMalloc
-#define gpuFree           hipFree
-#define gpuMemcpy         hipMemcpy
-#define gpuMemset         hipMemset
-#define gpuUpload         hipMemcpyHostToDevice
+#include <hip/hip_runtime_api.h>
+#define GPU_NAME(name)                  hip##name
+#define GPU_BRAND                       "HIP"
+#define gpuDeviceProp                   hipDeviceProp_t
+#define gpuDevAttrMultiProcessorCount   hipDeviceAttributeMultiprocessorCount
+#define gpuMallocHost(out_memory, size) hipHostMalloc((out_memory), (size), hipHostMallocDefault)
+#define gpuFreeHost                     hipHostFree
+#define gpuGraphInstantiate             hipGraphInstantiateWithFlags
 #else
 #include <cuda_runtime_api.h>
-#define gpuStream_t       cudaStream_t
-#define gpuError_t        cudaError_t
-#define gpuSuccess        cudaSuccess
-#define gpuGetLastError   cudaGetLastError
-#define gpuGetErrorString cudaGetErrorString
-#define gpuMalloc         cudaMalloc
-#define gpuFree           cudaFree
-#define gpuMemcpy         cudaMemcpy
-#define gpuMemset         cudaMemset
-#define gpuUpload         cudaMemcpyHostToDevice
+#define GPU_NAME(name)                cuda##name
+#define GPU_BRAND                     "CUDA"
+#define gpuDeviceProp                 struct cudaDeviceProp
+#define gpuDevAttrMultiProcessorCount cudaDevAttrMultiProcessorCount
+#define gpuMallocHost                 cudaMallocHost
+#define gpuFreeHost                   cudaFreeHost
+#define gpuGraphInstantiate           cudaGraphInstantiate
 #endif
+
+#define gpuStream_t       GPU_NAME(Stream_t)
+#define gpuError_t        GPU_NAME(Error_t)
+#define gpuSuccess        GPU_NAME(Success)
+#define gpuGetLastError   GPU_NAME(GetLastError)
+#define gpuGetErrorString GPU_NAME(GetErrorString)
+#define gpuMalloc         GPU_NAME(Malloc)
+#define gpuFree           GPU_NAME(Free)
+#define gpuMemcpy         GPU_NAME(Memcpy)
+#define gpuMemset         GPU_NAME(Memset)
+#define gpuUpload         GPU_NAME(MemcpyHostToDevice)
 
 #define BERTH_GPU_MAX_DEVICES 16
 
@@ -71,9 +76,34 @@ static inline berth_status berth_gpu_launched(const berth_host *host, const char
 
 // ---- device code --------------------------------------------------------------------------------
 
-#if defined(__HIP_PLATFORM_AMD__) && defined(__HIPCC__)
+// A warp is 32 lanes in a row here, whatever the hardware's is: half a wavefront of gfx90a. So
+// lanes speak to each other by shuffles in groups of 32, or through shared memory and a barrier
+// that the whole block comes to; nothing rests on 32 lanes being alone in what is executed
+// together.
+
+#if defined(__HIP_PLATFORM_AMD__) && defined(__HIP__)
+
+#include <hip/hip_fp16.h>
+#include <hip/hip_runtime.h>
 
 #define gpu_shuffle_xor(value, mask) __shfl_xor((value), (mask), 32)
+
+// One operation in f32, rounded to nearest once. Why not HIP's names for them: they are a * b and
+// a + b, which the compiler puts together to one fused operation; and its root is not exact.
+static __device__ inline float gpu_mul_rn(float a, float b) {
+#pragma clang fp contract(off)
+    return a * b;
+}
+static __device__ inline float gpu_add_rn(float a, float b) {
+#pragma clang fp contract(off)
+    return a + b;
+}
+static __device__ inline float gpu_div_rn(float a, float b) {
+    return a / b;
+}
+static __device__ inline float gpu_sqrt_rn(float a) {
+    return sqrtf(a);
+}
 
 // Nothing overlaps: a kernel begins when all before it have ended.
 static __device__ inline void gpu_wait_for_inputs() {
@@ -94,7 +124,10 @@ static __device__ inline uint16_t gpu_to_bf16_bits(float value) {
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? bits >> 16 | 0x40u : rounded);
 }
 
-#define BERTH_GPU_KEY BERTH_DISPATCH_HIP
+// Of platform-hip. Why a name of the host's: a table of nothing but constants would be made for the
+// device, too, which has no functions to put into it.
+extern const char berth_hip_key[];
+#define BERTH_GPU_KEY berth_hip_key
 
 template <typename K, typename... A>
 static inline void gpu_start(const berth_gpu *, uint64_t, dim3 blocks, dim3 threads,
@@ -108,6 +141,12 @@ static inline void gpu_start(const berth_gpu *, uint64_t, dim3 blocks, dim3 thre
 #include <cuda_fp16.h>
 
 #define gpu_shuffle_xor(value, mask) __shfl_xor_sync(0xffffffffu, (value), (mask), 32)
+
+// One operation in f32, rounded to nearest once, and never put together with another.
+#define gpu_mul_rn                   __fmul_rn
+#define gpu_add_rn                   __fadd_rn
+#define gpu_div_rn                   __fdiv_rn
+#define gpu_sqrt_rn                  __fsqrt_rn
 
 // A kernel may begin while the one before it still runs. What it reads of others' results, and what
 // it writes, comes after this; before it come only weights.

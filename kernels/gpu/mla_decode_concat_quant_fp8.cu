@@ -16,7 +16,7 @@ struct formula {
     template <typename T> __device__ float at(int64_t row, int64_t i) const {
         const T value =
             i < split ? gpu_row<const T>(nope, row)[i] : gpu_row<const T>(pe, row)[i - split];
-        return __fmul_rn(gpu_float(value), __fdiv_rn(1.0f, *scale));
+        return gpu_mul_rn(gpu_float(value), gpu_div_rn(1.0f, *scale));
     }
 };
 

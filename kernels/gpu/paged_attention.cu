@@ -31,7 +31,7 @@ enum { KEY_CACHE, VALUE_CACHE };
 
 // The number as a cache keeps it.
 template <typename C> __device__ C kept(float value, float scale) {
-    return gpu_round<C>(sizeof(C) == 1 ? __fdiv_rn(value, scale) : value);
+    return gpu_round<C>(sizeof(C) == 1 ? gpu_div_rn(value, scale) : value);
 }
 
 template <typename T, typename C, int N> __global__ void store_kernel(gpu_attention_call call) {

@@ -40,7 +40,7 @@ __device__ float scale_of(const operands &all, float largest) {
     if (all.bound && largest > *all.bound) {
         largest = *all.bound;
     }
-    const float scale = __fdiv_rn(largest, BERTH_F8_MAX);
+    const float scale = gpu_div_rn(largest, BERTH_F8_MAX);
     const float least = scale < BERTH_F8_LEAST_SCALE ? BERTH_F8_LEAST_SCALE : scale;
     return all.is_power_of_two ? exp2f(ceilf(log2f(least))) : least;
 }
@@ -55,13 +55,13 @@ struct of_token {
         return scale_of(all, largest);
     }
     __device__ float factor(float largest) const {
-        return __fdiv_rn(1.0f, scale_of(all, largest));
+        return gpu_div_rn(1.0f, scale_of(all, largest));
     }
     __device__ uint8_t code(float value, float factor) const {
-        return gpu_to_f8_bits(__fmul_rn(value, factor));
+        return gpu_to_f8_bits(gpu_mul_rn(value, factor));
     }
     __device__ uint16_t pair(float low, float high, float factor) const {
-        return gpu_to_f8_pair(__fmul_rn(low, factor), __fmul_rn(high, factor));
+        return gpu_to_f8_pair(gpu_mul_rn(low, factor), gpu_mul_rn(high, factor));
     }
 };
 
@@ -75,13 +75,13 @@ struct as_given {
         return *given;
     }
     __device__ float factor(float) const {
-        return __fdiv_rn(1.0f, *given);
+        return gpu_div_rn(1.0f, *given);
     }
     __device__ uint8_t code(float value, float factor) const {
-        return gpu_to_f8_bits(__fmul_rn(value, factor));
+        return gpu_to_f8_bits(gpu_mul_rn(value, factor));
     }
     __device__ uint16_t pair(float low, float high, float factor) const {
-        return gpu_to_f8_pair(__fmul_rn(low, factor), __fmul_rn(high, factor));
+        return gpu_to_f8_pair(gpu_mul_rn(low, factor), gpu_mul_rn(high, factor));
     }
 };
 
@@ -106,10 +106,10 @@ template <typename T> __global__ void quantise_kernel(operands all) {
     const T *x = gpu_row<const T>(all.x, blockIdx.x);
     uint8_t *q = gpu_row<uint8_t>(all.q, blockIdx.x);
     const float scale = scale_of(all, largest_of(x, begin, end, room));
-    const float factor = __fdiv_rn(1.0f, scale);
+    const float factor = gpu_div_rn(1.0f, scale);
     for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
         const float value = gpu_float(x[i]);
-        q[i] = gpu_to_f8_bits(all.multiplies ? value * factor : __fdiv_rn(value, scale));
+        q[i] = gpu_to_f8_bits(all.multiplies ? value * factor : gpu_div_rn(value, scale));
     }
     if (threadIdx.x == 0) {
         float *to = all.is_column_major ? gpu_row<float>(all.scales, blockIdx.y) + blockIdx.x
@@ -162,7 +162,7 @@ template <typename T> __global__ void blocks_kernel(operands all, blocks given, 
         if (row < given.rows) {
             const float scale = given.scales[row / given.height * given.across + i / given.columns];
             const float value = gpu_float(gpu_row<const T>(all.x, row)[i]);
-            code = gpu_to_f8_bits(__fmul_rn(value, __fdiv_rn(1.0f, scale)));
+            code = gpu_to_f8_bits(gpu_mul_rn(value, gpu_div_rn(1.0f, scale)));
         }
         gpu_row<uint8_t>(all.q, row)[i] = code;
     }

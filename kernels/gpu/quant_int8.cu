@@ -18,13 +18,13 @@ struct of_row {
         return value == value ? fabsf(value) : 0.0f;
     }
     __device__ float scale(float largest) const {
-        return __fdiv_rn(largest, MOST);
+        return gpu_div_rn(largest, MOST);
     }
     __device__ float factor(float largest) const {
-        return largest > 0 ? __fmul_rn(__fdiv_rn(1.0f, largest), MOST) : 0.0f;
+        return largest > 0 ? gpu_mul_rn(gpu_div_rn(1.0f, largest), MOST) : 0.0f;
     }
     __device__ uint8_t code(float value, float factor) const {
-        return gpu_to_i8_bits(__fmul_rn(value, factor));
+        return gpu_to_i8_bits(gpu_mul_rn(value, factor));
     }
     __device__ uint16_t pair(float low, float high, float factor) const {
         return pair_of(code(low, factor), code(high, factor));
@@ -46,7 +46,7 @@ struct as_given {
     }
     __device__ uint8_t code(float value, float factor) const {
         const float number = zero ? static_cast<float>(*zero) : 0.0f;
-        return gpu_to_i8_bits(__fadd_rn(rintf(__fdiv_rn(value, factor)), number));
+        return gpu_to_i8_bits(gpu_add_rn(rintf(gpu_div_rn(value, factor)), number));
     }
     __device__ uint16_t pair(float low, float high, float factor) const {
         return pair_of(code(low, factor), code(high, factor));

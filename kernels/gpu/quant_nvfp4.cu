@@ -53,18 +53,18 @@ template <typename T> __global__ void quantise_kernel(operands all) {
         largest = fabsf(values[i]) > largest ? fabsf(values[i]) : largest;
     }
     const float global = *all.global;
-    const float wanted = __fmul_rn(global, __fmul_rn(largest, 1.0f / 6.0f));
+    const float wanted = gpu_mul_rn(global, gpu_mul_rn(largest, 1.0f / 6.0f));
     const float local =
         gpu_from_f8_bits(gpu_to_f8_bits(wanted < BERTH_F8_MAX ? wanted : BERTH_F8_MAX));
     const float factor =
-        local > 0 ? __fdiv_rn(1.0f, __fmul_rn(local, __fdiv_rn(1.0f, global))) : 0.0f;
+        local > 0 ? gpu_div_rn(1.0f, gpu_mul_rn(local, gpu_div_rn(1.0f, global))) : 0.0f;
     gpu_pack<int8_t, GROUP> codes;
 #pragma unroll
     for (int i = 0; i < GROUP; ++i) {
-        codes.at[i] = twice_e2m1(__fmul_rn(values[i], factor));
+        codes.at[i] = twice_e2m1(gpu_mul_rn(values[i], factor));
     }
     gpu_store<int8_t, GROUP>(q, 0, codes);
-    gpu_row<float>(all.scales, row)[group] = __fmul_rn(0.5f, __fdiv_rn(local, global));
+    gpu_row<float>(all.scales, row)[group] = gpu_mul_rn(0.5f, gpu_div_rn(local, global));
 }
 
 berth_status supports(const berth_op_site *site, const berth_device *) {

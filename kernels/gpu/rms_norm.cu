@@ -49,7 +49,7 @@ template <typename T> __device__ row_of<T> find_row(const operands &all, int64_t
 
 __device__ float scale_of(const operands &all, float squares) {
     // Rounded correctly: behind a quantiser the last bit may be a code.
-    return __fdiv_rn(1.0f, __fsqrt_rn(squares / static_cast<float>(all.columns) + all.eps));
+    return gpu_div_rn(1.0f, gpu_sqrt_rn(squares / static_cast<float>(all.columns) + all.eps));
 }
 
 // Packs that a thread keeps of its row, `first` elements into it and every `step` from there, as

@@ -14,9 +14,9 @@ __global__ void min_p_kernel(gpu_sampling_rows all, const float *min_p) {
     float *to = gpu_sampling_to(all);
     const float largest = gpu_sampling_largest(from, all.count, room);
     const float sum = gpu_sampling_sum(from, all.count, largest, room);
-    const float least = __fmul_rn(min_p[blockIdx.x], __fdiv_rn(1.0f, sum));
+    const float least = gpu_mul_rn(min_p[blockIdx.x], gpu_div_rn(1.0f, sum));
     for (int64_t i = threadIdx.x; i < all.count; i += GPU_SAMPLING_THREADS) {
-        to[i] = __fdiv_rn(expf(from[i] - largest), sum) < least ? -INFINITY : from[i];
+        to[i] = gpu_div_rn(expf(from[i] - largest), sum) < least ? -INFINITY : from[i];
     }
 }
 

@@ -62,9 +62,9 @@ __global__ void penalties_kernel(operands all) {
     for (int64_t i = threadIdx.x; i < vocabulary; i += GPU_SAMPLING_THREADS) {
         const float factor = in_prompt[i] + in_output[i] > 0 ? all.repetition[blockIdx.x] : 1;
         const float often = static_cast<float>(in_output[i]);
-        float value = from[i] > 0 ? __fdiv_rn(from[i], factor) : __fmul_rn(from[i], factor);
-        value = __fadd_rn(value, -__fmul_rn(all.frequency[blockIdx.x], often));
-        to[i] = __fadd_rn(value, -(often > 0 ? all.presence[blockIdx.x] : 0.0f));
+        float value = from[i] > 0 ? gpu_div_rn(from[i], factor) : gpu_mul_rn(from[i], factor);
+        value = gpu_add_rn(value, -gpu_mul_rn(all.frequency[blockIdx.x], often));
+        to[i] = gpu_add_rn(value, -(often > 0 ? all.presence[blockIdx.x] : 0.0f));
     }
 }
 

@@ -21,15 +21,16 @@ struct formula {
     template <typename T> __device__ float at(int64_t row, int64_t i) const {
         const float value = gpu_float(gpu_row<const T>(x, row)[i]);
         const float beta = number<T>(BETA);
-        const float linear = gpu_rounded<T>(__fmul_rn(beta, value));
+        const float linear = gpu_rounded<T>(gpu_mul_rn(beta, value));
         if (value > 0) {
             const float slope = gpu_rounded<T>(softplus<T>(number<T>(ALPHA_P)) * value);
-            return __fadd_rn(gpu_rounded<T>(__fmul_rn(slope, value)), linear);
+            return gpu_add_rn(gpu_rounded<T>(gpu_mul_rn(slope, value)), linear);
         }
         const float eps = number<T>(EPS);
         const float power = gpu_rounded<T>(expm1f(value > eps ? eps : value));
         const float factor = gpu_rounded<T>(beta + softplus<T>(number<T>(ALPHA_N)));
-        return __fadd_rn(gpu_rounded<T>(__fmul_rn(gpu_rounded<T>(power - value), factor)), linear);
+        return gpu_add_rn(gpu_rounded<T>(gpu_mul_rn(gpu_rounded<T>(power - value), factor)),
+                          linear);
     }
 };
 
