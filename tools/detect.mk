@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Optional libraries. CUDA, HIP, ONEDNN, OPENCL: unset = use it when it is there, 0 = off,
+# Optional libraries. CUDA, HIP, ONEDNN, OPENCL: unset = use it when it is there (but HIP), 0 = off,
 # 1 = required. The result is always printed (make help), and a plugin that is left out says why.
 program = $(firstword $(wildcard $(addsuffix /$1,$2 $(subst :, ,$(PATH)))))
 header = $(firstword $(wildcard $(addsuffix /$1,$2 $(subst :, ,$(CPATH)) /usr/local/include /usr/include)))
@@ -29,9 +29,18 @@ NVCC_FLAGS = -std=c++20 -O3 $(if $(filter 1,$(WERROR)),-Werror all-warnings) -Xc
 $(eval $(call decide,CUDA,$(and $(call program,g++,),$(wildcard $(CUDA_HOME)/include/cublasLt.h),$(NVCC)),nvcc \
   or cublasLt.h or g++ not found; set CUDA_HOME and install g++ to build platform-cuda))
 
-# HIP: the same kernels through hipcc.
+# HIP: hipcc (Debian's package of that name is enough) compiles kernels/gpu. Only where it is asked
+# for by HIP=1: it takes longer than all the rest. gfx90a has wavefronts of 64 lanes, gfx1030 of 32.
 HIPCC := $(call program,hipcc,$(HIP_HOME)/bin /opt/rocm/bin)
-$(eval $(call decide,HIP,$(HIPCC),hipcc not found; install hipcc or set HIP_HOME to build platform-hip))
+HIP_HOME ?= $(filter-out /usr,$(patsubst %/bin/hipcc,%,$(HIPCC)))
+HIP_ARCH ?= gfx90a gfx1030
+HIP_CFLAGS := -D__HIP_PLATFORM_AMD__ $(if $(HIP_HOME),-isystem $(HIP_HOME)/include)
+# Why no new tags: what the runtime itself needs is found by the same path then.
+HIP_LIBS := $(if $(HIP_HOME),-L$(HIP_HOME)/lib -Wl$(,)-rpath$(,)$(HIP_HOME)/lib$(,)--disable-new-dtags) -lamdhip64
+HIPCC_FLAGS = -std=c++20 -O3 -fPIC -fvisibility=hidden -Wall $(if $(filter 1,$(WERROR)),-Werror) \
+  -fno-exceptions -fno-threadsafe-statics -D__HIP_PLATFORM_AMD__ $(addprefix --offload-arch=,$(HIP_ARCH))
+$(eval $(call decide,HIP,$(if $(HIP),$(HIPCC)),$(if $(HIPCC),HIP=1 builds \
+  platform-hip with $(HIPCC),hipcc not found; install hipcc or set HIP_HOME to build platform-hip)))
 
 # oneDNN: what the matrix products of platform-cpu are measured beside (tests/bench).
 ONEDNN_CFLAGS := $(if $(ONEDNN_HOME),-isystem $(ONEDNN_HOME)/include)

@@ -16,7 +16,7 @@ struct gpu_f16 {
 };
 
 template <typename T> constexpr bool gpu_is_bf16 = false;
-template <> constexpr bool gpu_is_bf16<gpu_bf16> = true;
+template <> inline constexpr bool gpu_is_bf16<gpu_bf16> = true;
 
 static __device__ inline float gpu_float(float value) {
     return value;

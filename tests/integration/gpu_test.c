@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// platform-cuda: where there is no GPU it is loaded and declines with a reason, and nothing else
-// changes; where there is one, it computes what the reference computed.
+// platform-cuda and platform-hip: where there is no GPU of theirs they are loaded and decline with
+// a reason, and nothing else changes; where there is one, they compute what the reference computed.
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,12 +17,32 @@ typedef struct fate {
     char reason[256];
 } fate;
 
+typedef struct vendor {
+    const char *id;
+    const char *library;
+    const char *missing;  // why it is skipped when it was not built
+    const char *declines; // how its reason begins
+} vendor;
+
+static const vendor cuda = {
+    .id = "cuda",
+    .library = TEST_BUILD "/plugins/libberth-platform-cuda.so",
+    .missing = "platform-cuda was not built: nvcc is missing",
+    .declines = "no NVIDIA ",
+};
+static const vendor hip = {
+    .id = "hip",
+    .library = TEST_BUILD "/plugins/libberth-platform-hip.so",
+    .missing = "platform-hip was not built: it wants hipcc and HIP=1",
+    .declines = "no AMD GPU: ",
+};
+
 // What became of the plugin; skips the test when it was not built.
-static fate find_fate(void) {
+static fate find_fate(const vendor *its) {
     fate out = {.state = ""};
     program p;
-    if (access(TEST_BUILD "/plugins/libberth-platform-cuda.so", F_OK) != 0) {
-        SKIP("platform-cuda was not built: nvcc is missing");
+    if (access(its->library, F_OK) != 0) {
+        SKIP(its->missing);
     }
     PROGRAM_MUST(&p, NULL, BERTH, "plugins", "list", "--json");
     berth_json *root = program_json(&p);
@@ -34,7 +54,7 @@ static fate find_fate(void) {
         CHECK_OK(berth_json_get_str(plugin, "id", &id));
         CHECK_OK(berth_json_get_str(plugin, "state", &state));
         CHECK_OK(berth_json_get_str(plugin, "reason", &reason));
-        if (strcmp(id.data, "cuda") == 0) {
+        if (strcmp(id.data, its->id) == 0) {
             (void)snprintf(out.state, sizeof(out.state), "%s", state.data);
             (void)snprintf(out.reason, sizeof(out.reason), "%s", reason.data);
         }
@@ -43,25 +63,25 @@ static fate find_fate(void) {
     return out;
 }
 
-TEST(cuda_declines_with_a_reason_where_there_is_no_gpu) {
-    const fate cuda = find_fate();
-    if (strcmp(cuda.state, "declined") != 0) {
-        CHECK_STR(cuda.state, "active");
+static void check_declining(const vendor *its) {
+    const fate found = find_fate(its);
+    if (strcmp(found.state, "declined") != 0) {
+        CHECK_STR(found.state, "active");
         SKIP("there is a GPU");
     }
-    CHECK_CONTAINS(cuda.reason, "no NVIDIA ");
-    CHECK(strlen(cuda.reason) > strlen("no NVIDIA "));
+    CHECK_CONTAINS(found.reason, its->declines);
+    CHECK(strlen(found.reason) > strlen(its->declines));
     program p;
     PROGRAM_RUN(&p, NULL, BERTH, "run", "--model", LLAMA, "--prompt", "ROMEO:", "--platform",
-                "cuda", "--allow-fallback");
+                its->id, "--allow-fallback");
     CHECK_INT(p.status, 6);
-    CHECK_CONTAINS(p.err, cuda.reason);
+    CHECK_CONTAINS(p.err, found.reason);
 }
 
-TEST(cuda_computes_what_the_reference_computed) {
+static void check_computing(const vendor *its) {
     static const char *const models[] = {MODELS "llama", MODELS "qwen3", MODELS "shakespeare"};
     static const char *const dtypes[] = {"float32", "bfloat16", "float16"};
-    if (strcmp(find_fate().state, "declined") == 0) {
+    if (strcmp(find_fate(its).state, "declined") == 0) {
         SKIP("there is no GPU");
     }
     for (size_t i = 0; i < BERTH_COUNT(models) * BERTH_COUNT(dtypes); ++i) {
@@ -70,7 +90,23 @@ TEST(cuda_computes_what_the_reference_computed) {
         char golden[256];
         (void)snprintf(golden, sizeof(golden), "%s/golden.json", model);
         PROGRAM_MUST(&p, NULL, BERTH, "eval", "--model", model, "--golden", golden, "--platform",
-                     "cuda", "--dtype", dtypes[i % BERTH_COUNT(dtypes)]);
+                     its->id, "--dtype", dtypes[i % BERTH_COUNT(dtypes)]);
         CHECK_CONTAINS(p.out, "passed");
     }
+}
+
+TEST(cuda_declines_with_a_reason_where_there_is_no_gpu) {
+    check_declining(&cuda);
+}
+
+TEST(cuda_computes_what_the_reference_computed) {
+    check_computing(&cuda);
+}
+
+TEST(hip_declines_with_a_reason_where_there_is_no_gpu) {
+    check_declining(&hip);
+}
+
+TEST(hip_computes_what_the_reference_computed) {
+    check_computing(&hip);
 }
