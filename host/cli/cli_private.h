@@ -13,6 +13,7 @@ extern const berth_command berth_command_run;
 extern const berth_command berth_command_eval;
 extern const berth_command berth_command_bench_host;
 extern const berth_command berth_command_bench_load;
+extern const berth_command berth_command_bench_sleep;
 extern const berth_command berth_command_bench_model;
 extern const berth_command berth_command_bench_op;
 extern const berth_command berth_command_list;

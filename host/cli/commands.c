@@ -84,7 +84,7 @@ const berth_command *const berth_commands[] = {
     &berth_command_list,       &berth_command_inspect,     &berth_command_explain,
     &berth_command_ops_list,   &berth_command_ops_explain, &berth_command_ops_check,
     &berth_command_graph,      &berth_command_bench_model, &berth_command_bench_op,
-    &berth_command_bench_load, &berth_command_bench_host,  &berth_command_config,
-    &berth_command_help,       &berth_command_version,
+    &berth_command_bench_load, &berth_command_bench_host,  &berth_command_bench_sleep,
+    &berth_command_config,     &berth_command_help,        &berth_command_version,
 };
 const size_t berth_command_count = BERTH_COUNT(berth_commands);

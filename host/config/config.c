@@ -72,7 +72,9 @@ berth_status berth_config_load(berth_config *config, uint64_t command, int argc,
         BERTH_TRY(apply_file(config));
     }
     config->user_ops = config->custom_ops;
-    return berth_config_check_backend(config->compilation_backend);
+    BERTH_TRY(berth_config_check_backend(config->compilation_backend));
+    berth_capture_sizes sizes;
+    return berth_config_capture_sizes(config, config->arena, &sizes);
 }
 
 void berth_config_allow(berth_config *config, const char *plugin) {

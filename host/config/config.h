@@ -46,6 +46,8 @@ struct berth_config {
     int64_t threads;                 // 0: all cores of the affinity mask
     int64_t compilation_mode;        // 0 .. 3
     const char *compilation_backend; // "eager" or "inductor"
+    berth_option_list capture_sizes; // of recorded steps; items NULL: the usual ones
+    int64_t max_capture_size;        // the largest of them, -1: as large as is useful
     const char *quantization;        // NULL: from the checkpoint
     berth_option_list quant_ignore;  // modules that schemes at load leave as they are
     int32_t kv_cache_dtype;          // index into berth_config_kv_dtypes; 0: auto
@@ -124,6 +126,22 @@ BERTH_MUST_CHECK berth_status berth_config_set_str(berth_config *config, const c
                                                    const char *value);
 // Around a config hook: who may change things. NULL ends it.
 void berth_config_allow(berth_config *config, const char *plugin);
+
+// ---- recorded steps -----------------------------------------------------------------------------
+
+// Numbers of sequences, ascending, each once.
+typedef struct berth_capture_sizes {
+    int64_t *sizes; // [count], in the arena
+    size_t count;   // 0: with enforce_eager only
+} berth_capture_sizes;
+
+// The user's list, or the usual one: 1, 2, 4, 8, then in steps of 8 to 256 and of 16 beyond, up to
+// the largest size and with the tokens of a step where that ends the list. Sizes above those tokens
+// are left out. INVALID_ARGUMENT: an item is no number above 0, a list that does not end with the
+// largest size, a list without sizes that enforce_eager does not ask for.
+BERTH_MUST_CHECK berth_status berth_config_capture_sizes(const berth_config *config,
+                                                         berth_arena *arena,
+                                                         berth_capture_sizes *out);
 
 // ---- custom_ops ---------------------------------------------------------------------------------
 

@@ -5,8 +5,14 @@
 
 #include <string.h>
 
+enum { QUERY_START_LOC = 2, SEQ_LENS = 3, LOGITS_ROWS = 4 };
+
 static const char *const array_names[BERTH_BATCH_ARRAYS] = {
-    "token_ids", "positions", "query_start_loc", "seq_lens", "logits_rows",
+    "token_ids",
+    "positions",
+    [QUERY_START_LOC] = "query_start_loc",
+    [SEQ_LENS] = "seq_lens",
+    [LOGITS_ROWS] = "logits_rows",
 };
 
 // ---- at plan time -------------------------------------------------------------------------------
@@ -66,6 +72,8 @@ static berth_status alloc_arrays(berth_plan *plan, size_t count) {
             .device_type = berth_runtime_memory_type(plan->runtime),
             .device_id = (int32_t)berth_runtime_device(plan->runtime)->index,
             .byte_offset = bytes,
+            .shape = batch->extents[i].shape,
+            .strides = batch->extents[i].strides,
         };
         bytes += (batch->capacities[i] + alignment - 1) / alignment * alignment;
     }
@@ -126,9 +134,11 @@ berth_status berth_device_batch_create(berth_plan *plan) {
         const size_t count = BERTH_BATCH_ARRAYS + 2 * batch->group_count;
         batch->tensors = BERTH_ARENA_ARRAY(plan->arena, berth_tensor, count);
         batch->capacities = BERTH_ARENA_ARRAY(plan->arena, uint64_t, count);
+        batch->extents = BERTH_ARENA_ARRAY(plan->arena, berth_batch_extent, count);
         batch->pointers =
             BERTH_ARENA_ARRAY(plan->arena, const berth_tensor *, 2 * batch->group_count);
-        if (batch->tensors == NULL || batch->capacities == NULL || batch->pointers == NULL) {
+        if (batch->tensors == NULL || batch->capacities == NULL || batch->extents == NULL ||
+            batch->pointers == NULL) {
             return berth_arena_exhausted(plan->arena, "the device's batch");
         }
         size_arrays(plan);
@@ -168,43 +178,6 @@ static const berth_tensor *host_array(const berth_batch_view *view, size_t array
     return arrays[array];
 }
 
-// Bytes from the first to behind the last element.
-static uint64_t span(const berth_tensor *tensor) {
-    int64_t last = 0;
-    for (int32_t i = 0; i < tensor->ndim; ++i) {
-        if (tensor->shape[i] == 0) {
-            return 0;
-        }
-        last += (tensor->shape[i] - 1) * tensor->strides[i];
-    }
-    return berth_dtype_bytes(tensor->dtype, (uint64_t)last + 1);
-}
-
-// What is needed of an array, in the places that it has there. Why not all of it: with 256
-// sequences in a table for 8,192 tokens that is half a megabyte a step, which the device would wait
-// for.
-static void copy_columns(uint8_t *to, const berth_tensor *from) {
-    const uint8_t *at = (const uint8_t *)from->data + from->byte_offset;
-    const uint64_t row = berth_dtype_bytes(from->dtype, (uint64_t)from->strides[0]);
-    if (from->ndim < 2 || from->shape[1] == from->strides[0]) {
-        memcpy(to, at, span(from));
-        return;
-    }
-    const uint64_t bytes = berth_dtype_bytes(from->dtype, (uint64_t)from->shape[1]);
-    for (int64_t i = 0; i < from->shape[0]; ++i) {
-        memcpy(to + (uint64_t)i * row, at + (uint64_t)i * row, bytes);
-    }
-}
-
-// Bytes of an array's place: whole rows, however many columns the step needs, but no more than the
-// capacity. Why: a recorded step is good for as long as the arrays lie where they lay.
-static uint64_t place_of(const berth_tensor *tensor, uint64_t capacity) {
-    const uint64_t needed = span(tensor);
-    const uint64_t rows =
-        berth_dtype_bytes(tensor->dtype, (uint64_t)tensor->shape[0] * (uint64_t)tensor->strides[0]);
-    return rows < needed ? needed : rows < capacity ? rows : capacity;
-}
-
 // The array of the device's batch with that index in host memory.
 static const berth_tensor *source_of(const berth_plan *plan, const berth_batch_view *view,
                                      size_t index) {
@@ -215,17 +188,42 @@ static const berth_tensor *source_of(const berth_plan *plan, const berth_batch_v
                : view->slot_mappings[index - BERTH_BATCH_ARRAYS - groups];
 }
 
-// One array behind the other; each gets the shape and strides that the host's has in this step.
-// *out_has_moved: one lies elsewhere than in the last step.
+static bool is_table(const berth_plan *plan, size_t index) {
+    return index >= BERTH_BATCH_ARRAYS &&
+           index < BERTH_BATCH_ARRAYS + plan->device_batch.group_count;
+}
+
+// Shape and strides of an array on the device, with rows for the padding. A table has the columns
+// that the step needs, in rows that are as wide as any step's. Why: a recorded step is good for as
+// long as the arrays lie where they lay.
+static uint64_t shape_array(const berth_plan *plan, size_t index, const berth_tensor *from) {
+    const berth_device_batch *batch = &plan->device_batch;
+    int64_t *shape = batch->extents[index].shape;
+    int64_t *strides = batch->extents[index].strides;
+    berth_tensor *to = &batch->tensors[index];
+    to->ndim = from->ndim;
+    to->dtype = from->dtype;
+    shape[0] = from->shape[0] + plan->padding;
+    shape[1] = from->ndim > 1 ? from->shape[1] : 1;
+    strides[0] = 1;
+    strides[1] = 1;
+    if (is_table(plan, index)) {
+        const int64_t widest =
+            (int64_t)(batch->capacities[index] / sizeof(int32_t)) / plan->request.max_sequences;
+        strides[0] = shape[1] < widest ? widest : shape[1];
+    }
+    return berth_dtype_bytes(to->dtype, (uint64_t)shape[0] * (uint64_t)strides[0]);
+}
+
+// One array behind the other. *out_has_moved: one lies elsewhere than in the last step.
 static berth_status pack_arrays(berth_plan *plan, const berth_batch_view *view,
                                 bool *out_has_moved) {
     berth_device_batch *batch = &plan->device_batch;
     const uint64_t alignment = berth_runtime_alignment(plan->runtime);
     batch->used = 0;
     for (size_t i = 0; i < BERTH_BATCH_ARRAYS + 2 * batch->group_count; ++i) {
-        const berth_tensor *from = source_of(plan, view, i);
         berth_tensor *to = &batch->tensors[i];
-        const uint64_t bytes = span(from);
+        const uint64_t bytes = shape_array(plan, i, source_of(plan, view, i));
         if (bytes > batch->capacities[i]) {
             return BERTH_FAIL(INVALID_ARGUMENT,
                               "array %zu of the batch has %llu bytes, at most %llu fit", i,
@@ -233,12 +231,7 @@ static berth_status pack_arrays(berth_plan *plan, const berth_batch_view *view,
         }
         *out_has_moved = *out_has_moved || to->byte_offset != batch->used;
         to->byte_offset = batch->used;
-        to->ndim = from->ndim;
-        to->dtype = from->dtype;
-        to->shape = from->shape;
-        to->strides = from->strides;
-        const uint64_t place = place_of(from, batch->capacities[i]);
-        batch->used += (place + alignment - 1) / alignment * alignment;
+        batch->used += (bytes + alignment - 1) / alignment * alignment;
     }
     for (size_t i = 0; *out_has_moved && i < plan->device_inputs.count; ++i) {
         const berth_plan_input *input = &plan->device_inputs.data[i];
@@ -246,6 +239,42 @@ static berth_status pack_arrays(berth_plan *plan, const berth_batch_view *view,
             batch->tensors[input->array].byte_offset;
     }
     return BERTH_OK;
+}
+
+// What is needed of an array, in its place. Why not all columns of a table: with 256 sequences of
+// up to 8,192 tokens that is half a megabyte a step, which the device would wait for.
+static void copy_rows(uint8_t *to, const berth_tensor *from, const int64_t *strides) {
+    const uint8_t *at = (const uint8_t *)from->data + from->byte_offset;
+    const int64_t columns = from->ndim > 1 ? from->shape[1] : 1;
+    if (from->ndim < 2 || (columns == from->strides[0] && columns == strides[0])) {
+        memcpy(to, at, berth_dtype_bytes(from->dtype, (uint64_t)(from->shape[0] * columns)));
+        return;
+    }
+    const uint64_t bytes = berth_dtype_bytes(from->dtype, (uint64_t)columns);
+    const uint64_t gap = berth_dtype_bytes(from->dtype, (uint64_t)from->strides[0]);
+    const uint64_t row = berth_dtype_bytes(from->dtype, (uint64_t)strides[0]);
+    for (int64_t i = 0; i < from->shape[0]; ++i) {
+        memcpy(to + (uint64_t)i * row, at + (uint64_t)i * gap, bytes);
+    }
+}
+
+// Sequences of one token that read the null block alone and leave nothing: the token 0 at position
+// 0, in row after row, its keys and values stored nowhere.
+static void fill_up(const berth_plan *plan, size_t index, uint8_t *array) {
+    const berth_tensor *tensor = &plan->device_batch.tensors[index];
+    const int64_t first = tensor->shape[0] - plan->padding;
+    int32_t *ids = (int32_t *)(void *)array;
+    int64_t *slots = (int64_t *)(void *)array;
+    for (int64_t i = first; i < tensor->shape[0]; ++i) {
+        if (is_table(plan, index)) {
+            memset(ids + i * tensor->strides[0], 0, (size_t)tensor->shape[1] * sizeof *ids);
+        } else if (index >= BERTH_BATCH_ARRAYS) {
+            slots[i] = -1;
+        } else {
+            const bool is_count = index == QUERY_START_LOC || index == LOGITS_ROWS;
+            ids[i] = is_count ? (int32_t)i : index == SEQ_LENS;
+        }
+    }
 }
 
 static uint64_t settled(const berth_plan *plan) {
@@ -260,7 +289,9 @@ static berth_status send_arrays(berth_plan *plan, const berth_batch_view *view) 
         BERTH_TRY(berth_runtime_wait(plan->runtime)); // the last step's copy may still read
     }
     for (size_t i = 0; i < BERTH_BATCH_ARRAYS + 2 * batch->group_count; ++i) {
-        copy_columns(batch->staging + batch->tensors[i].byte_offset, source_of(plan, view, i));
+        uint8_t *to = batch->staging + batch->tensors[i].byte_offset;
+        copy_rows(to, source_of(plan, view, i), batch->extents[i].strides);
+        fill_up(plan, i, to);
     }
     batch->is_staged = true;
     batch->staged_at = settled(plan);
@@ -276,16 +307,22 @@ static void point_inputs(berth_plan *plan, const berth_batch_view *view) {
     }
 }
 
-berth_status berth_batch_begin(berth_plan *plan, const berth_batch *batch) {
+berth_status berth_batch_begin(berth_plan *plan, const berth_batch *batch, int64_t padding) {
     bool has_moved = false;
-    BERTH_TRY(check_batch(plan, batch));
     plan->batch = *batch;
+    plan->batch.token_count += padding;
+    plan->batch.sequence_count += padding;
+    plan->batch.logits_row_count += padding;
+    BERTH_TRY(check_batch(plan, &plan->batch));
+    plan->padding = padding;
     plan->batch.device = plan->is_host ? batch->host : &plan->device_batch.view;
     if (!plan->is_host) {
         BERTH_TRY(pack_arrays(plan, batch->host, &has_moved));
     }
-    if (has_moved || plan->tokens != batch->token_count || plan->rows != batch->logits_row_count) {
-        berth_layout_update(plan, batch->token_count, batch->logits_row_count);
+    const int64_t tokens = plan->batch.token_count;
+    const int64_t rows = plan->batch.logits_row_count;
+    if (has_moved || plan->tokens != tokens || plan->rows != rows) {
+        berth_layout_update(plan, tokens, rows);
         berth_plan_activate(plan);
     }
     point_inputs(plan, batch->host);

@@ -123,6 +123,7 @@ BERTH_MUST_CHECK berth_status berth_plan_sleep(berth_plan *plan, berth_sleep_lev
 BERTH_MUST_CHECK berth_status berth_plan_wake_up(berth_plan *plan);
 // The caches are there again, as large as they were and empty; before or after the weights.
 BERTH_MUST_CHECK berth_status berth_plan_wake_caches(berth_plan *plan);
+bool berth_plan_is_asleep(const berth_plan *plan); // its weights are
 // Of a sleeping plan: forgets every weight that was set, so that all can be set again.
 void berth_plan_discard_weights(berth_plan *plan);
 
@@ -132,6 +133,13 @@ void berth_plan_discard_weights(berth_plan *plan);
 // Runs all nodes on the batch: `batch->host` is set, the plan provides device copies. Results stay
 // in the plan's memory until the next run.
 BERTH_MUST_CHECK berth_status berth_plan_run(berth_plan *plan, const berth_batch *batch);
+// Records the decode steps of the configuration's capture sizes, the largest first, and fills steps
+// in between up with sequences that are nobody's; results have the rows of the batch alone. Nothing
+// happens where steps cannot be recorded or not be filled up, or before the cache is there; without
+// it, a decode step is recorded the second time that so many sequences come. Again after
+// berth_plan_set_cache and sleep.
+BERTH_MUST_CHECK berth_status berth_plan_record(berth_plan *plan);
+size_t berth_plan_captures(const berth_plan *plan); // recordings that are there
 // From now on every run notes how long each site takes, and waits for the device after each; or no
 // longer. It costs nothing while it is off.
 void berth_plan_set_timed(berth_plan *plan, bool is_timed);

@@ -143,6 +143,7 @@ typedef struct berth_plan_result {
     berth_operand *operand;
     void *memory;  // host copy of a result in device memory; owned
     float *floats; // of a result in 16 bits; owned
+    int64_t shape[BERTH_MAX_DIMS];
     berth_tensor tensor;
 } berth_plan_result;
 
@@ -153,6 +154,11 @@ typedef struct berth_plan_input {
     berth_operand *operand;
     size_t array; // index, see BERTH_BATCH_ARRAYS
 } berth_plan_input;
+
+typedef struct berth_batch_extent {
+    int64_t shape[2];
+    int64_t strides[2];
+} berth_batch_extent;
 
 // The batch's arrays in device memory: one buffer, a tensor per array, two per cache group. They
 // are packed for each step, so that one copy brings all of them; where they lie depends on their
@@ -166,6 +172,7 @@ typedef struct berth_device_batch {
     size_t group_count;
     berth_tensor *tensors;         // [BERTH_BATCH_ARRAYS + 2 * group_count]
     uint64_t *capacities;          // bytes, beside them
+    berth_batch_extent *extents;   // beside them
     const berth_tensor **pointers; // to the tables and mappings
     berth_batch_view view;
 } berth_device_batch;
@@ -174,12 +181,10 @@ typedef struct berth_device_batch {
 
 // A step of one token of each of so many sequences, recorded.
 typedef struct berth_recording {
-    void *graph;   // NULL: not yet
-    uint64_t used; // bytes of the batch that it is for
-    bool is_seen;  // has run once: what is made at the first call is there
+    void *graph;    // NULL: not yet
+    int64_t padded; // a step of so many sequences is filled up to this many; 0: it is not recorded
+    bool is_seen;   // has run once: what is made at the first call is there
 } berth_recording;
-
-#define BERTH_RECORDED_SEQUENCES 512 // at most
 
 // The greedy choice behind the logits.
 typedef struct berth_plan_choice {
@@ -223,6 +228,8 @@ struct berth_plan {
     berth_plan_choice choice;
     berth_recording *recordings; // [recording_count], of one sequence and more
     int64_t recording_count;     // 0: nothing is recorded
+    int64_t *capture_sizes;      // [capture_count], ascending; recorded by berth_plan_record
+    size_t capture_count;        // 0: steps are not filled up
     berth_buffer weights;        // where the device's memory is host memory: all of them,
     uint64_t weights_used;       // one behind another as they come
     berth_buffer device_block;
@@ -233,6 +240,7 @@ struct berth_plan {
     berth_batch batch; // what calls see
     int64_t tokens;    // that the extents are for; 0: none
     int64_t rows;
+    int64_t padding; // of these, and of the batch's sequences, so many at the end are nobody's
     bool is_timed;
     bool is_ready;
     bool is_asleep;   // it was ready before, and gave its memory back

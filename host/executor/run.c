@@ -54,7 +54,8 @@ static __attribute__((noinline, cold)) berth_status explain(const berth_plan *pl
     return code;
 }
 
-static berth_status run_steps(const berth_plan *plan) {
+berth_status berth_steps_run(const berth_plan *plan) {
+    berth_plugin_enter(NULL, "forward");
     const berth_step *end = plan->active + plan->active_count;
     for (const berth_step *step = plan->active; step != end; ++step) {
         const berth_status status = step->forward(step->self, step->args);
@@ -66,6 +67,7 @@ static berth_status run_steps(const berth_plan *plan) {
 }
 
 static berth_status run_timed(const berth_plan *plan) {
+    berth_plugin_enter(NULL, "forward");
     for (size_t i = 0; i < plan->active_count; ++i) {
         const berth_step *step = &plan->active[i];
         berth_binding *binding = plan->active_notes[i]->binding;
@@ -92,20 +94,18 @@ uint64_t berth_plan_site_ns(const berth_plan *plan, size_t index) {
     return plan->bindings.data[index]->ns;
 }
 
-// Records at the second step of its kind and replays from then on.
-static berth_status run_recorded(berth_plan *plan, berth_recording *recording) {
+// Recorded when it is there, or the second time that it comes.
+static berth_status run_recorded(berth_plan *plan, const berth_batch *batch,
+                                 berth_recording *recording) {
+    const int64_t padding =
+        recording->graph != NULL ? recording->padded - batch->sequence_count : 0;
+    BERTH_TRY(berth_batch_begin(plan, batch, padding));
+    if (recording->graph == NULL && !recording->is_seen) {
+        recording->is_seen = true;
+        return berth_steps_run(plan);
+    }
     if (recording->graph == NULL) {
-        BERTH_TRY(berth_runtime_record_begin(plan->runtime));
-        berth_plugin_enter(NULL, "forward");
-        const berth_status status = run_steps(plan);
-        void *graph = NULL;
-        const berth_status ended = berth_runtime_record_end(plan->runtime, &graph);
-        if (status != BERTH_OK || ended != BERTH_OK) {
-            berth_runtime_free_graph(plan->runtime, graph);
-            return status != BERTH_OK ? status : ended;
-        }
-        recording->graph = graph;
-        recording->used = plan->device_batch.used;
+        BERTH_TRY(berth_recording_make(plan, recording));
     }
     return berth_runtime_replay(plan->runtime, recording->graph);
 }
@@ -117,17 +117,12 @@ berth_status berth_plan_run(berth_plan *plan, const berth_batch *batch) {
                           : plan->is_ready ? "set_cache"
                                            : "ready");
     }
-    BERTH_TRY(berth_batch_begin(plan, batch));
-    berth_recording *recording = berth_recording_find(plan);
-    if (recording != NULL && recording->is_seen && !plan->is_timed) {
-        return run_recorded(plan, recording);
-    }
-    berth_plugin_enter(NULL, "forward");
-    BERTH_TRY(plan->is_timed ? run_timed(plan) : run_steps(plan));
+    berth_recording *recording = plan->is_timed ? NULL : berth_recording_find(plan, batch);
     if (recording != NULL) {
-        recording->is_seen = true;
+        return run_recorded(plan, batch, recording);
     }
-    return BERTH_OK;
+    BERTH_TRY(berth_batch_begin(plan, batch, 0));
+    return plan->is_timed ? run_timed(plan) : berth_steps_run(plan);
 }
 
 // ---- results ------------------------------------------------------------------------------------
@@ -152,9 +147,22 @@ static void widen(berth_plan_result *result, uint64_t elements) {
     tensor->dtype = BERTH_DTYPE_F32;
 }
 
+// The rows that are somebody's: they come first.
+static uint64_t shape_result(const berth_plan *plan, berth_plan_result *result) {
+    const berth_value_type *type = &plan->graph->values[result->operand->value].type;
+    uint64_t elements = 1;
+    for (uint32_t i = 0; i < type->ndim; ++i) {
+        result->shape[i] = berth_dim_value(type->dims[i], plan->tokens - plan->padding,
+                                           plan->rows - plan->padding);
+        elements *= (uint64_t)result->shape[i];
+    }
+    return elements;
+}
+
 static berth_status fetch(berth_plan *plan, berth_plan_result *result) {
-    const uint64_t elements = (uint64_t)plan->extents[result->operand->value].elements;
     result->tensor = result->operand->tensor;
+    result->tensor.shape = result->shape;
+    const uint64_t elements = shape_result(plan, result);
     if (result->memory != NULL) {
         BERTH_TRY(download(plan, result, elements));
     } else if (plan->is_host) {

@@ -169,6 +169,10 @@ berth_status berth_plan_wake_up(berth_plan *plan) {
     return BERTH_OK;
 }
 
+bool berth_plan_is_asleep(const berth_plan *plan) {
+    return plan->is_asleep;
+}
+
 berth_status berth_plan_wake_caches(berth_plan *plan) {
     return plan->needs_cache ? berth_caches_alloc(plan) : BERTH_OK;
 }

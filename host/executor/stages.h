@@ -116,22 +116,27 @@ berth_buffer berth_operand_buffer(const berth_plan *plan, const berth_operand *o
 BERTH_MUST_CHECK berth_status berth_blocks_create(berth_plan *plan);
 void berth_blocks_destroy(berth_plan *plan);
 
-// batch.c: room for the batch in device memory; takes a batch in: checks it, uploads it.
+// batch.c: room for the batch in device memory; takes a batch in: checks it, uploads it. Behind a
+// step of one token a sequence may stand `padding` sequences that are nobody's.
 BERTH_MUST_CHECK berth_status berth_device_batch_create(berth_plan *plan);
-BERTH_MUST_CHECK berth_status berth_batch_begin(berth_plan *plan, const berth_batch *batch);
+BERTH_MUST_CHECK berth_status berth_batch_begin(berth_plan *plan, const berth_batch *batch,
+                                                int64_t padding);
 
 // choice.c: a step behind all others that picks the largest logit of each row, if the platform can.
 BERTH_MUST_CHECK berth_status berth_choice_place(berth_plan *plan);
 BERTH_MUST_CHECK berth_status berth_choice_create(berth_plan *plan);
 void berth_choice_update(berth_plan *plan, int64_t rows);
 
-// record.c: room for recordings, if all steps can be recorded; the one for the batch that has just
-// begun, NULL when such a batch is not recorded; all gone, since memory has moved.
+// record.c: room for recordings, if all steps can be recorded; the one that such a batch uses, NULL
+// when it is not recorded; the batch that has just begun recorded; all gone, since memory has
+// moved.
 BERTH_MUST_CHECK berth_status berth_recordings_create(berth_plan *plan);
-berth_recording *berth_recording_find(berth_plan *plan);
+berth_recording *berth_recording_find(const berth_plan *plan, const berth_batch *batch);
+BERTH_MUST_CHECK berth_status berth_recording_make(berth_plan *plan, berth_recording *recording);
 void berth_recordings_drop(berth_plan *plan);
 
-// run.c: keeps the steps that have something to do for the current numbers.
+// run.c: keeps the steps that have something to do for the current numbers; calls them.
 void berth_plan_activate(berth_plan *plan);
+BERTH_MUST_CHECK berth_status berth_steps_run(const berth_plan *plan);
 
 #endif

@@ -79,12 +79,12 @@ berth_status berth_states_place(berth_plan *plan) {
     return BERTH_OK;
 }
 
-// Zero, in pieces, so that no host copy as large as the state is needed.
-static berth_status clear_state(berth_plan *plan, uint32_t index) {
+// The first bytes zero, in pieces, so that no host copy as large as the state is needed.
+static berth_status clear(berth_plan *plan, uint32_t index, uint64_t bytes) {
     static const unsigned char zeros[4096];
     const berth_storage *storage = &plan->storages.data[index];
-    for (uint64_t at = 0; at < storage->bytes; at += sizeof(zeros)) {
-        const uint64_t left = storage->bytes - at;
+    for (uint64_t at = 0; at < bytes; at += sizeof(zeros)) {
+        const uint64_t left = bytes - at;
         const uint64_t piece = left < sizeof(zeros) ? left : sizeof(zeros);
         if (storage->space == BERTH_SPACE_DEVICE) {
             BERTH_TRY(berth_runtime_upload(plan->runtime, storage->buffer, at, zeros, piece));
@@ -99,7 +99,7 @@ berth_status berth_states_create(berth_plan *plan) {
     for (uint32_t i = 0; i < plan->storages.count; ++i) {
         if (plan->storages.data[i].kind == BERTH_STORAGE_STATE) {
             BERTH_TRY(berth_storage_alloc(plan, i));
-            BERTH_TRY(clear_state(plan, i));
+            BERTH_TRY(clear(plan, i, plan->storages.data[i].bytes));
         }
     }
     return BERTH_OK;
@@ -155,6 +155,16 @@ static int64_t count_blocks(const berth_kv_cache_spec *cache, const berth_kv_cac
     return cache->is_state != 0 ? config->state_slots : config->num_blocks;
 }
 
+// Why the null block is cleared: sequences that fill a step up read it, and numbers that are none
+// would wander through whatever is chosen by comparing.
+static berth_status alloc_cache(berth_plan *plan, uint32_t index) {
+    const berth_storage *storage = &plan->storages.data[index];
+    const int64_t blocks = (*home_of(plan, storage->value, storage->space))->shape[0];
+    BERTH_TRY(berth_storage_alloc(plan, index));
+    return plan->capture_count > 0 ? clear(plan, index, storage->bytes / (uint64_t)blocks)
+                                   : BERTH_OK;
+}
+
 static berth_status create_cache(berth_plan *plan, uint32_t index,
                                  const berth_kv_cache_config *config) {
     const berth_storage *storage = &plan->storages.data[index];
@@ -166,7 +176,7 @@ static berth_status create_cache(berth_plan *plan, uint32_t index,
                           layer, (long long)count, has_slots ? "slots" : "blocks");
     }
     BERTH_TRY_NOTE(shape_cache(plan, index, count), "cache of layer '%s'", layer);
-    BERTH_TRY_NOTE(berth_storage_alloc(plan, index), "cache of layer '%s', %lld %s", layer,
+    BERTH_TRY_NOTE(alloc_cache(plan, index), "cache of layer '%s', %lld %s", layer,
                    (long long)count, has_slots ? "slots" : "blocks");
     return BERTH_OK;
 }
@@ -194,8 +204,7 @@ static berth_status alloc_caches(berth_plan *plan) {
     for (uint32_t i = 0; i < plan->storages.count; ++i) {
         const berth_storage *storage = &plan->storages.data[i];
         if (storage->kind == BERTH_STORAGE_CACHE) {
-            BERTH_TRY_NOTE(berth_storage_alloc(plan, i), "cache of layer '%s'",
-                           layer_of(plan, storage));
+            BERTH_TRY_NOTE(alloc_cache(plan, i), "cache of layer '%s'", layer_of(plan, storage));
         }
     }
     return BERTH_OK;

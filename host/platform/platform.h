@@ -85,9 +85,10 @@ typedef struct berth_runtime_counters {
     uint64_t to_host;
     uint64_t on_device;
     uint64_t waits;
-    uint64_t replays; // of recordings
-    uint64_t held;    // bytes that are allocated
-    uint64_t peak;    // and the most that were at once
+    uint64_t captures; // recordings that were made
+    uint64_t replays;  // of recordings
+    uint64_t held;     // bytes that are allocated
+    uint64_t peak;     // and the most that were at once
 } berth_runtime_counters;
 
 // `platform` NULL opens the host itself (native execution): its memory is ordinary memory. `host`

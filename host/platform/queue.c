@@ -78,10 +78,12 @@ berth_status berth_runtime_record_end(berth_runtime *runtime, void **out_graph) 
     berth_runtime_enter(runtime, "capture_end");
     BERTH_TRY(berth_plugin_leave(runtime->platform->device.capture_end(
         berth_runtime_self(runtime), runtime->device.index, out_graph)));
-    return *out_graph != NULL
-               ? BERTH_OK
-               : BERTH_FAIL(INTERNAL, "capture_end of platform '%s' succeeded without a graph",
-                            runtime->device.platform);
+    if (*out_graph == NULL) {
+        return BERTH_FAIL(INTERNAL, "capture_end of platform '%s' succeeded without a graph",
+                          runtime->device.platform);
+    }
+    ++runtime->counters.captures;
+    return BERTH_OK;
 }
 
 berth_status berth_runtime_replay(berth_runtime *runtime, void *graph) {

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 
 // ---- device and model ---------------------------------------------------------------------------
@@ -257,10 +258,37 @@ static void report_memory(const berth_default_worker *base) {
                (unsigned long long)berth_plan_activation_bytes(base->plan));
 }
 
+static uint64_t free_bytes(const berth_default_worker *base) {
+    uint64_t available = 0;
+    uint64_t total = 0;
+    if (berth_runtime_memory(base->runtime, &available, &total) != BERTH_OK) {
+        berth_status_clear();
+    }
+    return available;
+}
+
+berth_status berth_worker_record(berth_default_worker *base) {
+    const uint64_t start = berth_clock_ns();
+    const uint64_t before = free_bytes(base);
+    BERTH_TRY(berth_plan_record(base->plan));
+    const uint64_t after = free_bytes(base);
+    if (berth_plan_captures(base->plan) > 0) {
+        BERTH_INFO("worker", "records %zu decode steps in %llu ms and %llu bytes of the device",
+                   berth_plan_captures(base->plan),
+                   (unsigned long long)((berth_clock_ns() - start) / 1000000),
+                   (unsigned long long)(before > after ? before - after : 0));
+    }
+    return BERTH_OK;
+}
+
 static berth_status compile_or_warm_up_model(berth_worker *worker) {
+    berth_default_worker *base = berth_worker_base(worker);
     BERTH_TRY_NOTE(worker->api->execute_dummy_batch(worker), "warming up");
-    if (berth_worker_base(worker)->platform != NULL) {
-        report_memory(berth_worker_base(worker));
+    if (base->plan != NULL) {
+        BERTH_TRY(berth_worker_record(base));
+    }
+    if (base->platform != NULL) {
+        report_memory(base);
     }
     return BERTH_OK;
 }

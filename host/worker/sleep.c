@@ -87,12 +87,13 @@ static berth_status wake_weights(berth_default_worker *base) {
 berth_status berth_worker_wake(berth_default_worker *base, uint64_t tags) {
     const uint64_t start = berth_clock_ns();
     const uint64_t before = held(base);
-    if (tags & BERTH_SLEEP_WEIGHTS) {
+    if ((tags & BERTH_SLEEP_WEIGHTS) && berth_plan_is_asleep(base->plan)) {
         BERTH_TRY(wake_weights(base));
     }
     if (tags & BERTH_SLEEP_KV_CACHE) {
         BERTH_TRY_NOTE(berth_plan_wake_caches(base->plan), "waking up the KV cache");
     }
+    BERTH_TRY_NOTE(berth_worker_record(base), "waking up"); // nothing, while a part still sleeps
     report(base, "awake", start, before);
     return BERTH_OK;
 }

@@ -64,6 +64,8 @@ BERTH_MUST_CHECK berth_status berth_worker_create_build(const berth_default_work
 // load.c: every weight of the build into the plan.
 BERTH_MUST_CHECK berth_status berth_worker_load_weights(const berth_default_worker *base,
                                                         const berth_model_build *build);
+// Records decode steps, as far as the plan can.
+BERTH_MUST_CHECK berth_status berth_worker_record(berth_default_worker *base);
 // sleep.c: what the slots of the default worker do.
 BERTH_MUST_CHECK berth_status berth_worker_fall_asleep(berth_default_worker *base, uint64_t level);
 BERTH_MUST_CHECK berth_status berth_worker_wake(berth_default_worker *base, uint64_t tags);

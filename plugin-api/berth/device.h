@@ -70,7 +70,10 @@ typedef struct berth_device_api {
     // to capture_end forwards of implementations with BERTH_IMPL_CAPTURABLE queue work that is not
     // run but recorded; the host calls no other slot between the two. replay queues the recorded
     // work once, on the same memory: what is in it may have changed, what the host gave as numbers
-    // has not.
+    // has not. A step of fewer sequences than the recorded one is filled up behind its own with
+    // some of one token that nobody asked for: id 0 at position 0, a length of 1, the null block
+    // (zeros), the slot -1, as warm-up's only sequence is. What is computed of them nobody reads; a
+    // model with states of whole sequences gets none.
     berth_status (*capture_begin)(void *self, uint64_t device); // [optional][engine]
     // [optional][engine] Ends the recording also when it gives no graph.
     berth_status (*capture_end)(void *self, uint64_t device, void **out_graph);

@@ -154,6 +154,23 @@ TEST(bench_load_refuses_what_is_not_there) {
     CHECK_CONTAINS(p.err, "there is no such directory");
 }
 
+// ---- sleep --------------------------------------------------------------------------------------
+
+TEST(bench_sleep_gives_memory_back_and_the_same_tokens) {
+    static const char *const names[] = {"sleep_1", "wake_up_1", "sleep_2", "wake_up_2"};
+    program p;
+    need_cpu();
+    PROGRAM_MUST(&p, CPU, BERTH, "bench", "sleep", "--platform", "cpu", "--model", MODEL, "--json");
+    berth_json *root = program_json(&p);
+    CHECK_UINT(berth_json_size(root), BERTH_COUNT(names));
+    for (size_t i = 0; i < BERTH_COUNT(names); ++i) {
+        berth_str name = {0};
+        CHECK_OK(berth_json_get_str(berth_json_at(root, i), "case", &name));
+        CHECK_STR(name.data, names[i]);
+    }
+    berth_json_destroy(root);
+}
+
 // ---- op -----------------------------------------------------------------------------------------
 
 TEST(bench_op_prints_a_case_of_each_kind) {

@@ -27,9 +27,26 @@ typedef struct queued {
 static queued queue[MAX_QUEUED];
 static size_t queue_count;
 
+// A call with everything that it was given, as it was then.
+typedef struct frozen {
+    void *self;
+    berth_tensor tensors[MAX_TENSORS];
+    int64_t shapes[MAX_TENSORS][BERTH_MAX_DIMS];
+    int64_t strides[MAX_TENSORS][BERTH_MAX_DIMS];
+    size_t count;
+    const berth_tensor *inputs[BERTH_MAX_INPUTS];
+    berth_tensor *outputs[BERTH_MAX_OUTPUTS];
+    berth_tensor *states[4];
+    const berth_tensor *table;
+    const berth_tensor *slots;
+    berth_batch_view view;
+    berth_batch batch;
+    berth_op_args args;
+} frozen;
+
 // A recorded step of fake-recording.
 typedef struct recorded {
-    queued calls[MAX_QUEUED];
+    frozen *calls[MAX_QUEUED];
     size_t count;
 } recorded;
 static recorded *recording; // NULL: forwards run
@@ -170,11 +187,63 @@ static berth_tensor *resolve(resolved *in, const berth_tensor *tensor) {
     return copy;
 }
 
+static berth_tensor *freeze(frozen *in, const berth_tensor *tensor) {
+    if (tensor == NULL) {
+        return NULL;
+    }
+    CHECK(in->count < MAX_TENSORS);
+    const size_t at = in->count++;
+    in->tensors[at] = *tensor;
+    for (int32_t i = 0; i < tensor->ndim; ++i) {
+        in->shapes[at][i] = tensor->shape[i];
+        in->strides[at][i] = tensor->strides[i];
+    }
+    in->tensors[at].shape = in->shapes[at];
+    in->tensors[at].strides = in->strides[at];
+    return &in->tensors[at];
+}
+
+// Recorded work does not see what the host changes in its tables later.
+static frozen *freeze_call(const berth_op_site *site, const berth_op_args *args) {
+    frozen *call = calloc(1, sizeof(*call));
+    const berth_batch_view *from = args->batch->device;
+    call->self = (void *)(uintptr_t)site;
+    for (uint64_t i = 0; i < site->op->input_count; ++i) {
+        call->inputs[i] = freeze(call, args->inputs[i]);
+    }
+    for (uint64_t i = 0; i < site->output_count; ++i) {
+        call->outputs[i] = freeze(call, args->outputs[i]);
+    }
+    for (uint64_t i = 0; i < site->op->state_count; ++i) {
+        call->states[i] = freeze(call, args->states[i]);
+    }
+    call->table = site->block_size > 0 ? freeze(call, from->block_tables[0]) : NULL;
+    call->slots = site->block_size > 0 ? freeze(call, from->slot_mappings[0]) : NULL;
+    call->view = (berth_batch_view){
+        .size = sizeof(call->view),
+        .token_ids = freeze(call, from->token_ids),
+        .positions = freeze(call, from->positions),
+        .query_start_loc = freeze(call, from->query_start_loc),
+        .seq_lens = freeze(call, from->seq_lens),
+        .logits_rows = freeze(call, from->logits_rows),
+        .block_tables = &call->table,
+        .slot_mappings = &call->slots,
+    };
+    call->batch = *args->batch;
+    call->batch.device = &call->view;
+    call->args = *args;
+    call->args.inputs = call->inputs;
+    call->args.outputs = call->outputs;
+    call->args.states = call->states;
+    call->args.batch = &call->batch;
+    return call;
+}
+
 berth_status test_device_forward(void *self, const berth_op_args *args) {
     const berth_op_site *site = self;
     if (recording != NULL) {
         CHECK(recording->count < MAX_QUEUED);
-        recording->calls[recording->count++] = (queued){.self = self, .args = args};
+        recording->calls[recording->count++] = freeze_call(site, args);
         return BERTH_OK;
     }
     resolved all = {.count = 0};
@@ -240,7 +309,7 @@ static berth_status replay(void *self, uint64_t device, void *graph) {
     (void)device;
     const recorded *calls = graph;
     for (size_t i = 0; i < calls->count; ++i) {
-        CHECK_OK(test_device_forward(calls->calls[i].self, calls->calls[i].args));
+        CHECK_OK(test_device_forward(calls->calls[i]->self, &calls->calls[i]->args));
     }
     return BERTH_OK;
 }
@@ -248,7 +317,11 @@ static berth_status replay(void *self, uint64_t device, void *graph) {
 static void release_graph(void *self, uint64_t device, void *graph) {
     (void)self;
     (void)device;
-    free(graph);
+    recorded *calls = graph;
+    for (size_t i = 0; i < calls->count; ++i) {
+        free(calls->calls[i]);
+    }
+    free(calls);
     --live_count;
 }
 
@@ -270,6 +343,7 @@ const berth_op_impl test_device_impls[TEST_DEVICE_IMPLS] = {
     DEVICE_IMPL("paged_attention", 0),
     DEVICE_IMPL("accumulate", 0),
     DEVICE_IMPL("pool", 0),
+    DEVICE_IMPL("column_sum", 0),
 };
 
 // ---- platforms ----------------------------------------------------------------------------------

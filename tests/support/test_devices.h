@@ -36,7 +36,7 @@ berth_status test_host_forward(void *self, const berth_op_args *args);
 berth_status test_device_forward(void *self, const berth_op_args *args);
 berth_status test_queued_forward(void *self, const berth_op_args *args);
 // Implementations of every test op but describe for fake-device.
-#define TEST_DEVICE_IMPLS 11
+#define TEST_DEVICE_IMPLS 12
 extern const berth_op_impl test_device_impls[TEST_DEVICE_IMPLS];
 // Calls of the three since the registry was made.
 uint64_t test_devices_calls(void);

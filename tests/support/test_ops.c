@@ -97,6 +97,12 @@ static berth_status infer_pool(const berth_op_site *site, berth_op_result *out) 
     return check_rank(site, 0, 2);
 }
 
+static berth_status infer_column_sum(const berth_op_site *site, berth_op_result *out) {
+    give(out, site->inputs[0]);
+    out->types[0]->dims[0] = BERTH_DIM_CONST(1);
+    return check_rank(site, 0, 2);
+}
+
 static berth_status infer_row_sum(const berth_op_site *site, berth_op_result *out) {
     give(out, site->inputs[0]);
     out->types[0]->ndim = 2;
@@ -223,6 +229,16 @@ static berth_status run_pool(void *self, const berth_op_args *args) {
     return BERTH_OK;
 }
 
+static berth_status run_column_sum(void *self, const berth_op_args *args) {
+    (void)self;
+    const int64_t width = columns(args->inputs[0]);
+    memset(floats(args->outputs[0]), 0, (size_t)width * sizeof(float));
+    for (int64_t i = 0; i < count(args->inputs[0]); ++i) {
+        floats(args->outputs[0])[i % width] += floats(args->inputs[0])[i];
+    }
+    return BERTH_OK;
+}
+
 // All but the first dimension as one run without gaps.
 static berth_status run_row_sum(void *self, const berth_op_args *args) {
     (void)self;
@@ -337,6 +353,7 @@ static const berth_op ops[] = {
     OP("select_rows", "SelectRows", infer_rows, run_rows, INPUTS(x_rows)),
     OP("pool", "Pool", infer_pool, run_pool, INPUTS(x_only)),
     OP("row_sum", "RowSum", infer_row_sum, run_row_sum, INPUTS(x_strided)),
+    OP("column_sum", "ColumnSum", infer_column_sum, run_column_sum, INPUTS(x_only)),
     OP("contiguous", "Contiguous", infer_same, run_copy, INPUTS(x_any)),
     OP("describe", "Describe", infer_same, run_copy, INPUTS(x_only),
        ATTRIBUTES(describe_attributes), .has_decomposition = 1),

@@ -11,6 +11,7 @@
 //   select_rows(x, rows)                         y[r] = x[rows[r]]
 //   pool(x)                                      y[ceil(s0/2)]: sums of pairs of rows
 //   row_sum(x)                                   y[t, 1], accepts strided rows
+//   column_sum(x)                                y[1, i], over all rows
 //   contiguous(x)                                y = x, accepts any strides
 //   describe(x) {count, ratio, flag, label, sizes, weights}   y = x, attributes of every kind
 #ifndef TEST_OPS_H
