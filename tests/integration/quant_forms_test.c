@@ -14,8 +14,8 @@
 #define FORMS "tests/data/quant/forms"
 
 static const char *const names[] = {
-    "awq-quantize-config", "compression-config", "fused-on-disk-act",
-    "gptq-experts-act",    "gptq-zero-biases",   "modelopt-fp8",
+    "awq-quantize-config", "compression-config", "fused-on-disk-act", "gptq-experts-act",
+    "gptq-zero-biases",    "latent-awq",         "latent-gptq-act",   "modelopt-fp8",
     "modelopt-nvfp4-file", "nvfp4-experts",      "text-config",
 };
 
