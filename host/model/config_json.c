@@ -31,6 +31,10 @@ static const char *const rope_keys[][2] = {
 // Of a model that also sees or hears these are those of the whole.
 static const char *const outer_keys[] = {"architectures", "model_type", "tie_word_embeddings"};
 
+// What checkpoints call their quantization, and the first ones of compressed-tensors did.
+#define QUANTIZATION     "quantization_config"
+#define OLD_QUANTIZATION "compression_config"
+
 #define LOCAL_THETA                                                                                \
     "rope_local_base_freq" // of layers with a window, which have a rope of their own
 
@@ -164,6 +168,12 @@ static void put_ropes(berth_json_writer *writer, const berth_json *root, const b
     berth_json_end_object(writer);
 }
 
+static const char *name_of(const berth_json *root, berth_str key) {
+    const bool is_old =
+        berth_str_equal_cstr(key, OLD_QUANTIZATION) && berth_json_find(root, QUANTIZATION) == NULL;
+    return is_old ? QUANTIZATION : key.data;
+}
+
 static berth_status put_config(berth_json_writer *writer, const berth_json *root) {
     const char *rope_key =
         berth_json_has(root, "rope_scaling") ? "rope_scaling" : "rope_parameters";
@@ -183,7 +193,7 @@ static berth_status put_config(berth_json_writer *writer, const berth_json *root
         } else if (!is_in(key, replaced_keys, BERTH_COUNT(replaced_keys)) &&
                    !berth_str_equal_cstr(key, "dtype") &&
                    !berth_str_equal_cstr(key, "torch_dtype")) {
-            put_member(writer, key.data, berth_json_at(root, i));
+            put_member(writer, name_of(root, key), berth_json_at(root, i));
         }
     }
     if (is_per_layer(rope)) {
@@ -195,6 +205,15 @@ static berth_status put_config(berth_json_writer *writer, const berth_json *root
     return BERTH_OK;
 }
 
+// Whether the member is the whole's, although text_config may have one, too.
+static bool is_outer(const berth_json *root, const berth_json *text, berth_str key) {
+    const berth_json *outer = berth_json_member(root, key);
+    const berth_json *inner = berth_json_member(text, key);
+    const bool is_null = inner != NULL && berth_json_kind_of(inner) == BERTH_JSON_NULL;
+    return outer != NULL && (is_in(key, outer_keys, BERTH_COUNT(outer_keys)) ||
+                             (is_null && berth_str_equal_cstr(key, QUANTIZATION)));
+}
+
 // Of a model that also sees or hears the members of text_config take the places of the whole's; its
 // model_type stands beside the whole's as BERTH_TEXT_MODEL_TYPE.
 static berth_status put_flat(berth_json_writer *writer, const berth_json *root) {
@@ -202,15 +221,14 @@ static berth_status put_flat(berth_json_writer *writer, const berth_json *root) 
     berth_json_begin_object(writer);
     for (size_t i = 0; i < berth_json_size(root); ++i) {
         const berth_str key = berth_json_key_at(root, i);
-        if (is_in(key, outer_keys, BERTH_COUNT(outer_keys)) ||
+        if (is_outer(root, text, key) ||
             (berth_json_member(text, key) == NULL && !berth_str_equal_cstr(key, "text_config"))) {
             put_member(writer, key.data, berth_json_at(root, i));
         }
     }
     for (size_t i = 0; i < berth_json_size(text); ++i) {
         const berth_str key = berth_json_key_at(text, i);
-        if (!is_in(key, outer_keys, BERTH_COUNT(outer_keys)) ||
-            berth_json_member(root, key) == NULL) {
+        if (!is_outer(root, text, key)) {
             put_member(writer, key.data, berth_json_at(text, i));
         }
     }

@@ -257,6 +257,10 @@ const char *berth_parameters_module(const berth_parameters *parameters, const ch
     return berth_weight_names_module(&parameters->names, prefix, shard);
 }
 
+bool berth_parameters_has_module(const berth_parameters *parameters, const char *prefix) {
+    return berth_weight_names_has(&parameters->names, prefix);
+}
+
 berth_status berth_parameters_modules(const berth_parameters *parameters, const char *prefix,
                                       berth_map *modules) {
     return berth_weight_names_modules(&parameters->names, prefix, modules);

@@ -26,6 +26,8 @@ BERTH_MUST_CHECK berth_status berth_parameters_take(berth_parameters *parameters
 // `prefix`; NULL when the model's rules know none by itself.
 const char *berth_parameters_module(const berth_parameters *parameters, const char *prefix,
                                     const char *shard);
+// Whether the checkpoint has a module `prefix`, which is one layer.
+bool berth_parameters_has_module(const berth_parameters *parameters, const char *prefix);
 // The modules of the layers of the stack `prefix`, added as keys; see berth_weight_names_modules.
 BERTH_MUST_CHECK berth_status berth_parameters_modules(const berth_parameters *parameters,
                                                        const char *prefix, berth_map *modules);

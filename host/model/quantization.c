@@ -351,14 +351,23 @@ static bool is_left_alone(const berth_processing *layer, const berth_quant_metho
            method->size <= offsetof(berth_quant_method, process_weights_after_loading);
 }
 
+// Whether the layer is the embeddings once more: no scheme made anything of those.
+static bool is_tied(const berth_building *building, const berth_processing *layer) {
+    const berth_linear *linear = &layer->linear;
+    return linear->alias != NULL &&
+           !berth_parameters_has_module(building->parameters, linear->prefix) &&
+           berth_parameters_has_module(building->parameters, linear->alias);
+}
+
 // The method of a layer, with its required slots, as the host's own struct.
 static berth_status get_method(const berth_building *building, berth_processing *layer) {
     berth_status status = BERTH_OK;
-    bool is_ignored = false;
-    BERTH_TRY(berth_quant_ignore_find(building, layer, &is_ignored));
+    bool is_left = false;
+    BERTH_TRY(berth_quant_ignore_find(building, layer, &is_left));
+    is_left = is_left || is_tied(building, layer);
     layer->scheme = building->quantization;
     const berth_quant_method *method =
-        is_ignored ? NULL : ask_method(building, building->quantization, layer, &status);
+        is_left ? NULL : ask_method(building, building->quantization, layer, &status);
     const berth_quant_entry *plain = berth_quantization_plain(building->registry);
     if (method != NULL && is_left_alone(layer, method)) {
         method = NULL;

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 #define NAME_BYTES 320 // of a parameter's name, and of one a little longer
 
 // Where a rule's `from` occurs in a name.
@@ -243,19 +245,6 @@ static const char *stored_by_rule(const berth_weight_names *names, const char *p
     return NULL;
 }
 
-const char *berth_weight_names_module(const berth_weight_names *names, const char *prefix,
-                                      const char *shard) {
-    static const char leaf[] = ".weight";
-    char parameter[NAME_BYTES];
-    (void)snprintf(parameter, sizeof parameter, "%s%s", prefix, leaf);
-    const char *stored = stored_by_rule(names, parameter, shard, -1);
-    const berth_str name = berth_str_from(stored == NULL ? "" : stored);
-    return berth_str_ends_with(name, BERTH_STR(".weight"))
-               ? berth_arena_copy(names->arena,
-                                  (berth_str){.data = name.data, .size = name.size - strlen(leaf)})
-               : NULL;
-}
-
 // "a.experts.3.up_proj" of the tensor "a.experts.3.up_proj.LEAF"; empty where its name has another
 // form.
 static berth_str module_of(const char *tensor, const char *leaf) {
@@ -264,6 +253,46 @@ static berth_str module_of(const char *tensor, const char *leaf) {
     const bool is_module = berth_str_ends_with(name, berth_str_from(leaf)) && name.size > behind &&
                            tensor[name.size - behind] == '.';
     return (berth_str){.data = tensor, .size = is_module ? name.size - behind : 0};
+}
+
+// The module whose tensors fill the shard (NULL: the whole) of the layer; NULL: there is none.
+static const char *stored_module(const berth_weight_names *names, const char *prefix,
+                                 const char *shard) {
+    static const char *const leaves[] = {"weight", "qweight", "weight_packed"};
+    char parameter[NAME_BYTES];
+    for (size_t leaf = 0; leaf < BERTH_COUNT(leaves); ++leaf) {
+        (void)snprintf(parameter, sizeof parameter, "%s.%s", prefix, leaves[leaf]);
+        for (uint32_t i = berth_weight_names_first(names, parameter); i != BERTH_NO_SOURCE;
+             i = names->sources[i].next) {
+            const berth_weight_source *source = &names->sources[i];
+            const berth_str module = module_of(source->tensor->name, leaves[leaf]);
+            if (module.size > 0 && is_same_shard(source->shard, shard)) {
+                return berth_arena_copy(names->arena, module);
+            }
+        }
+    }
+    return NULL;
+}
+
+bool berth_weight_names_has(const berth_weight_names *names, const char *prefix) {
+    return stored_module(names, prefix, NULL) != NULL;
+}
+
+const char *berth_weight_names_module(const berth_weight_names *names, const char *prefix,
+                                      const char *shard) {
+    static const char leaf[] = ".weight";
+    char parameter[NAME_BYTES];
+    const char *found = stored_module(names, prefix, shard);
+    if (found != NULL || berth_weight_names_has(names, prefix)) {
+        return found; // shards of what is stored as one have no modules
+    }
+    (void)snprintf(parameter, sizeof parameter, "%s%s", prefix, leaf);
+    const char *stored = stored_by_rule(names, parameter, shard, -1);
+    const berth_str name = berth_str_from(stored == NULL ? "" : stored);
+    return berth_str_ends_with(name, BERTH_STR(".weight"))
+               ? berth_arena_copy(names->arena,
+                                  (berth_str){.data = name.data, .size = name.size - strlen(leaf)})
+               : NULL;
 }
 
 static berth_status add_modules(const berth_weight_names *names, const char *prefix,

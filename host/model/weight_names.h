@@ -52,10 +52,13 @@ BERTH_MUST_CHECK berth_status berth_weight_names_find(const berth_weight_names *
 // CORRUPT: two sources are the same weight.
 BERTH_MUST_CHECK berth_status berth_weight_names_same(const berth_weight_names *names, uint32_t one,
                                                       uint32_t other);
-// The module "a.q_proj" that holds the shard (NULL: the whole) of the layer "a.qkv_proj"; NULL when
-// no rule says so or the arena is exhausted.
+// The module "a.q_proj" that holds the shard (NULL: the whole) of the layer "a.qkv_proj", by the
+// tensors that are there, else by the rules; NULL when neither say so, the layer is stored as one,
+// or the arena is exhausted.
 const char *berth_weight_names_module(const berth_weight_names *names, const char *prefix,
                                       const char *shard);
+// Whether the layer is stored as one module.
+bool berth_weight_names_has(const berth_weight_names *names, const char *prefix);
 // The modules of a stack, in whose parameters' names the prefix stands before a "_": of every layer
 // and shard one, added to `modules`, whose keys are then in the arena.
 BERTH_MUST_CHECK berth_status berth_weight_names_modules(const berth_weight_names *names,

@@ -11,7 +11,7 @@ static berth_status matches(const berth_host *host, const berth_json *config) {
     const berth_status named =
         host->json_get_str(config, "quantization_config.quant_method", &method);
     const int is_file = host->json_get_str(config, "quantization_file", &file) == BERTH_OK &&
-                        strcmp(file, "quant_config.json") == 0;
+                        (strcmp(file, "quant_config.json") == 0 || berth_form_is_awq(host, config));
     return (named == BERTH_OK && strcmp(method, "awq") == 0) || (named != BERTH_OK && is_file)
                ? BERTH_OK
                : BERTH_NOT_FOUND;
@@ -64,7 +64,7 @@ static const berth_quant_method *get_quant_method(const berth_host *host, const 
     return &berth_form_packed;
 }
 
-static const char *const files[] = {"quant_config.json"};
+static const char *const files[] = {"quant_config.json", "quantize_config.json"};
 
 const berth_quant_config berth_quant_awq = {
     .size = sizeof(berth_quant_config),
@@ -72,5 +72,5 @@ const berth_quant_config berth_quant_awq = {
     .matches = matches,
     .get_quant_method = get_quant_method,
     .config_files = files,
-    .config_file_count = 1,
+    .config_file_count = 2,
 };

@@ -70,16 +70,30 @@ typedef struct arguments {
     int64_t is_symmetric;
     int64_t is_dynamic;
     const char *strategy;
-    const char *actorder;
+    int is_sorted; // by groups that the file gives
     int64_t group;
     int64_t block[2];
 } arguments;
+
+// Where the configuration leaves it to the group's size.
+static const char *strategy_of(int64_t group) {
+    return group > 0 ? "group" : group < 0 ? "channel" : "tensor";
+}
+
+// `actorder` is a name, or true for the first of them; with the others weights are in order.
+static int is_sorted(const berth_host *host, const berth_json *from) {
+    int64_t is_true = 0;
+    const char *name = "";
+    (void)host->json_get_bool(from, "actorder", &is_true);
+    (void)host->json_get_str(from, "actorder", &name);
+    return is_true || strcmp(name, "group") == 0 || strcmp(name, "dynamic") == 0;
+}
 
 static arguments read_arguments(const berth_host *host, const berth_json *group,
                                 const char *which) {
     const berth_json *from = NULL;
     const char *type = "int";
-    arguments out = {.is_symmetric = 1, .strategy = "tensor", .actorder = "", .group = -1};
+    arguments out = {.is_symmetric = 1, .strategy = "none"};
     if (host->json_get(group, which, &from) != BERTH_OK) {
         return out;
     }
@@ -93,11 +107,12 @@ static arguments read_arguments(const berth_host *host, const berth_json *group,
         {.path = "block_structure.1", .number = &out.block[1]   },
     };
     out.is_there = 1;
-    // Two that have more than one kind: dynamic "local", and actorder true or a name.
-    (void)host->json_get_bool(from, "dynamic", &out.is_dynamic);
-    (void)host->json_get_str(from, "actorder", &out.actorder);
+    out.strategy = NULL;
+    (void)host->json_get_bool(from, "dynamic", &out.is_dynamic); // which may be "local", too
+    out.is_sorted = is_sorted(host, from);
     out.status = berth_form_read(host, from, list, sizeof list / sizeof list[0]);
     out.is_float = strcmp(type, "float") == 0;
+    out.strategy = out.strategy ? out.strategy : strategy_of(out.group);
     return out;
 }
 
@@ -117,16 +132,16 @@ static const berth_quant_method *refuse(const berth_host *host, const char *form
 }
 
 static const berth_quant_method *packed(const berth_host *host, const arguments *weights,
-                                        int64_t *notes) {
-    if ((weights->bits != 4 && weights->bits != 8) || weights->is_float ||
+                                        const arguments *inputs, int64_t *notes) {
+    if ((weights->bits != 4 && weights->bits != 8) || weights->is_float || inputs->is_there ||
         !(is_of(weights, "group") || is_of(weights, "channel"))) {
-        return refuse(host, "pack-quantized", weights, &(arguments){0});
+        return refuse(host, "pack-quantized", weights, inputs);
     }
     notes[BERTH_PACKED_WORDS] = BERTH_FORM_WORDS_CT;
     notes[BERTH_PACKED_BITS] = weights->bits;
     notes[BERTH_PACKED_GROUP] = is_of(weights, "group") ? weights->group : -1;
     notes[BERTH_PACKED_HAS_ZEROS] = !weights->is_symmetric;
-    notes[BERTH_PACKED_IS_SORTED] = strcmp(weights->actorder, "group") == 0;
+    notes[BERTH_PACKED_IS_SORTED] = weights->is_sorted;
     return &berth_form_packed;
 }
 
@@ -212,7 +227,7 @@ static const berth_quant_method *get_quant_method(const berth_host *host, const 
                    ? &berth_form_nvfp4
                    : refuse(host, format, &weights, &inputs);
     }
-    return strcmp(format, "pack-quantized") == 0 ? packed(host, &weights, notes)
+    return strcmp(format, "pack-quantized") == 0 ? packed(host, &weights, &inputs, notes)
                                                  : scaled(host, format, &weights, &inputs, notes);
 }
 

@@ -11,7 +11,8 @@ static berth_status matches(const berth_host *host, const berth_json *config) {
     const char *file = NULL;
     const berth_status named = host->json_get_str(config, PATH ".quant_method", &method);
     const int is_file = host->json_get_str(config, "quantization_file", &file) == BERTH_OK &&
-                        strcmp(file, "quantize_config.json") == 0;
+                        strcmp(file, "quantize_config.json") == 0 &&
+                        !berth_form_is_awq(host, config);
     return (named == BERTH_OK && (strcmp(method, "gptq") == 0 || strcmp(method, "gptq_v2") == 0)) ||
                    (named != BERTH_OK && is_file)
                ? BERTH_OK

@@ -113,8 +113,10 @@ static const refusal refusals[] = {
     CONFIG(BLOCK, "\"weight_block_size\": [\n      32,", "\"weight_block_size\": [",
            "weight_block_size has 1 sizes", QKV("fp8")),
     CONFIG(LATENT, "\"quant_method\": \"fp8\"",
-           "\"quant_method\": \"gptq\", \"bits\": 4, \"group_size\": 16",
-           "'" ATTN "kv_b_proj': the method 'packed codes, inputs in floats' of scheme 'gptq'",
+           "\"quant_method\": \"compressed-tensors\", \"format\": \"nvfp4-pack-quantized\", "
+           "\"config_groups\": {\"group_0\": {\"targets\": [\"Linear\"], \"weights\": "
+           "{\"num_bits\": 4, \"type\": \"float\", \"group_size\": 16}}}",
+           "'" ATTN "kv_b_proj': the method 'nvfp4' of scheme 'compressed-tensors'",
            "gives no weight in floats"),
     CONFIG(AWQ, "\"version\": \"gemm\"", "\"version\": \"gemv\"", "version 'gemv' of awq",
            QKV("awq")),

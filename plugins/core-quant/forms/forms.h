@@ -42,8 +42,7 @@ static inline int berth_form_is_body(const berth_linear *linear) {
 }
 
 // Whether the scheme has the layer: it is of the body, and no list of the configuration leaves its
-// modules alone (`modules_to_not_convert`, `ignored_layers`, ModelOpt's lists; by parts of names).
-// Where it is not
+// modules alone (`modules_to_not_convert`, `ignored_layers`, by parts of names). Where it is not
 // so, or not alike for all modules, get_quant_method has but to return NULL.
 int berth_form_takes(const berth_host *host, const berth_linear *linear);
 

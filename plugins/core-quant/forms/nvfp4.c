@@ -239,10 +239,10 @@ static berth_value apply(berth_builder *builder, const berth_linear *linear,
 
 static berth_quant_stack stack_of(const berth_value *weights) {
     return (berth_quant_stack){
+        .input_scale = weights[INPUT_GLOBAL],
         .weight = weights[WEIGHT],
         .scale = weights[SCALE],
         .bias = weights[BIAS],
-        .input_scale = weights[INPUT_GLOBAL],
     };
 }
 

@@ -34,6 +34,12 @@ static notes read(const berth_linear *linear) {
     };
 }
 
+// Whether the file says of which group every input is.
+static int has_groups(const notes *of) {
+    return of->words != BERTH_FORM_WORDS_AWQ &&
+           (of->is_sorted || of->words == BERTH_FORM_WORDS_GPTQ);
+}
+
 int64_t berth_form_group(berth_builder *builder, const berth_linear *linear, int64_t group) {
     if (group < -1 || group == 0) {
         berth_build_fail(builder, BERTH_CORRUPT,
@@ -96,7 +102,8 @@ static berth_value declare_scales(berth_builder *builder, const berth_linear *li
     int64_t shape[BERTH_QUANT_DIMS];
     berth_parameter scales =
         berth_quant_parameter(builder, linear, is_ct ? "weight_scale" : "scales", shape);
-    scales.dtype = "float";
+    scales.role = linear->is_matrix ? BERTH_PARAMETER_STORED : BERTH_PARAMETER_RESIDENT;
+    scales.dtype = linear->is_matrix ? "f32" : "float";
     scales.is_scale = 1;
     scales.is_transposed = !is_ct;
     group_inputs(&scales, shape, of, group);
@@ -218,6 +225,7 @@ static void create_weights(berth_builder *builder, const berth_linear *linear,
     const int64_t group = berth_form_group(builder, linear, of.group);
     const int64_t codes[] = {linear->output_size, linear->input_size * of.bits / 8};
     const int64_t zeros[] = {linear->output_size, linear->input_size / group};
+    const int64_t sizes[] = {linear->output_size, linear->input_size};
     if (!check(builder, linear, &of)) {
         return;
     }
@@ -227,22 +235,34 @@ static void create_weights(berth_builder *builder, const berth_linear *linear,
     } else {
         ignore_biases(builder, linear);
     }
-    weights[WEIGHT] = berth_quant_made(builder, linear, "codes", "u8", codes);
+    weights[WEIGHT] = linear->is_matrix ? berth_quant_made(builder, linear, "weight_matrix",
+                                                           builder->activation_dtype, sizes)
+                                        : berth_quant_made(builder, linear, "codes", "u8", codes);
     weights[SCALE] = declare_scales(builder, linear, &of, group);
-    if (of.words != BERTH_FORM_WORDS_AWQ && (of.is_sorted || of.words == BERTH_FORM_WORDS_GPTQ)) {
+    if (has_groups(&of)) {
         declare_groups(builder, linear, &of);
     }
-    if (of.is_sorted) {
+    if (of.is_sorted && !linear->is_matrix) {
         weights[PERMUTATION] = declare_permutation(builder, linear);
     }
     if (of.has_zeros) {
         declare_zeros(builder, linear, &of, group);
+    }
+    if (of.has_zeros && !linear->is_matrix) {
         weights[ZEROS] = berth_quant_made(builder, linear, "zero_points", "u8", zeros);
     }
     weights[BIAS] = berth_quant_bias(builder, linear);
 }
 
 // ---- once loaded --------------------------------------------------------------------------------
+
+// What a matrix of floats is made of.
+typedef struct packed_matrix {
+    const berth_tensor *words;
+    const berth_tensor *scales;
+    const berth_tensor *zeros; // or NULL
+    const int32_t *groups;     // of every input; NULL: in order
+} packed_matrix;
 
 static uint32_t field(const uint32_t *words, int64_t index, int64_t bits) {
     const int64_t fields = 32 / bits;
@@ -300,6 +320,10 @@ typedef struct group_numbers {
     const int32_t *of;
     int64_t count;
 } group_numbers;
+
+static group_numbers numbers_of(const berth_tensor *groups) {
+    return (group_numbers){groups->data, berth_row_count(groups) * berth_row_length(groups)};
+}
 
 // Every shard multiplies the same inputs, so all must have one order.
 static berth_status check_groups(const berth_host *host, const berth_linear *linear,
@@ -425,20 +449,63 @@ static void unpack_zeros(const berth_tensor *words, const notes *of, const berth
     }
 }
 
+// What the codes of row n stand for, each by the group of its input.
+static void widen_row(const notes *of, const packed_matrix *from, int64_t n, int64_t group,
+                      const berth_tensor *to) {
+    const uint32_t *words = (const uint32_t *)from->words->data + n * berth_row_length(from->words);
+    const float *scales = berth_row(from->scales, n);
+    const uint32_t mask = (UINT32_C(1) << of->bits) - 1;
+    for (int64_t k = 0; k < berth_row_length(to); ++k) {
+        const int64_t of_group = from->groups ? from->groups[k] : k / group;
+        const uint32_t code = of->words == BERTH_FORM_WORDS_AWQ ? field_down(from->words, of, n, k)
+                                                                : field(words, k, of->bits);
+        const uint32_t zero =
+            from->zeros ? (field_down(from->zeros, of, n, of_group) + (uint32_t)of->addend) & mask
+                        : UINT32_C(1) << (of->bits - 1);
+        berth_store_at(berth_row(to, n), to->dtype, k,
+                       ((float)code - (float)zero) * scales[of_group]);
+    }
+}
+
+// `stored` from the scales on.
+static berth_status make_matrix(const berth_host *host, const berth_linear *linear,
+                                const berth_tensor *words, const berth_tensor *const *stored,
+                                const berth_tensor *to) {
+    const notes of = read(linear);
+    const int64_t group = of.group > 0 ? of.group : linear->input_size;
+    packed_matrix from = {.words = words, .scales = *stored++};
+    berth_status status = BERTH_OK;
+    if (has_groups(&of)) {
+        const berth_tensor *groups = *stored++;
+        from.groups = of.is_sorted ? groups->data : NULL;
+        status = of.is_sorted ? check_groups(host, linear, numbers_of(groups), group)
+                              : read_orders(host, linear, groups, group, NULL);
+    }
+    if (status == BERTH_OK && from.groups && from.groups[0] < 0) {
+        status = BERTH_PLUGIN_FAIL(host, BERTH_CORRUPT, "'g_idx': -1 is no group");
+    }
+    from.zeros = of.has_zeros ? *stored : NULL;
+    for (int64_t n = 0; n < linear->output_size && status == BERTH_OK; ++n) {
+        widen_row(&of, &from, n, group, to);
+    }
+    return status;
+}
+
 static berth_status process(const berth_host *host, const berth_linear *linear,
                             const berth_tensor *const *stored, const berth_tensor *const *made) {
     const notes of = read(linear);
     const int64_t group = of.group > 0 ? of.group : linear->input_size;
     const berth_tensor *words = *stored++;
     const berth_tensor *codes = *made++;
-    const int has_groups =
-        of.words != BERTH_FORM_WORDS_AWQ && (of.is_sorted || of.words == BERTH_FORM_WORDS_GPTQ);
     const berth_tensor *permutation = NULL;
     berth_status status = BERTH_OK;
     if (of.words == BERTH_FORM_WORDS_CT) {
         status = check_shapes(host, linear, *stored++);
     }
-    if (status == BERTH_OK && has_groups) {
+    if (status == BERTH_OK && linear->is_matrix) {
+        return make_matrix(host, linear, words, stored, codes);
+    }
+    if (status == BERTH_OK && has_groups(&of)) {
         permutation = of.is_sorted ? *made++ : NULL;
         status = read_orders(host, linear, *stored++, group, permutation);
     }
@@ -460,6 +527,15 @@ static berth_value apply(berth_builder *builder, const berth_linear *linear,
                                    weights[PERMUTATION], weights[BIAS]),
                       BERTH_ATTRIBUTES(BERTH_TEXT("code", of.bits == 4 ? "u4" : "u8"),
                                        BERTH_I64S("group_shape", groups, 2)));
+}
+
+static berth_value apply_matrix(berth_builder *builder, const berth_linear *linear,
+                                const berth_value *weights, berth_value x,
+                                berth_value *out_weight) {
+    (void)builder;
+    (void)linear;
+    *out_weight = weights[WEIGHT];
+    return x;
 }
 
 static berth_quant_stack stack_of(const berth_value *weights) {
@@ -491,4 +567,5 @@ const berth_quant_method berth_form_packed = {
     .apply = apply,
     .process_weights_after_loading = process,
     .apply_experts = apply_experts,
+    .apply_matrix = apply_matrix,
 };
