@@ -9,7 +9,7 @@
 
 #define RMS_BF16 0.03 // of the logits' root mean square, times the root of the layers
 #define RMS_F16  0.004
-#define OF_CODES 3 // times as much where inputs are quantized: a last bit may be a whole code
+#define OF_NOISE 3 // of the references' own in 16 bits
 
 // ---- requests -----------------------------------------------------------------------------------
 
@@ -51,15 +51,13 @@ static double square_mean(const float *values, size_t count) {
 // rounds away counts more, it adds up from layer to layer, and single logits say little. Why these
 // shares: 22 layers with random weights in bf16 differ by 8 %, as the references themselves do from
 // float32; anything that is wrong differs by much more.
-static void choose_limit(const berth_model_info *model, const berth_model_work *work,
-                         berth_model_check *check) {
+static void choose_limit(const berth_model_info *model, int64_t width, berth_model_check *check) {
     const size_t count = check->rows * (size_t)check->vocab;
     const double size = sqrt(square_mean(check->logits, count));
-    const double share = (strcmp(model->activation_dtype, "f16") == 0 ? RMS_F16 : RMS_BF16) *
-                         (work->has_coded_inputs ? OF_CODES : 1);
+    const double share = strcmp(model->activation_dtype, "f16") == 0 ? RMS_F16 : RMS_BF16;
     check->is_rms = strcmp(model->activation_dtype, "f32") != 0;
     check->limit = check->is_rms ? share * sqrt((double)model->layer_count) * size
-                                 : 1e-4 * sqrt((double)work->width / 64) * fmax(1, size);
+                                 : 1e-4 * sqrt((double)width / 64) * fmax(1, size);
 }
 
 static void record(berth_model_check *check, const berth_output *output) {
@@ -94,8 +92,28 @@ berth_status berth_model_check_record(berth_session *session, const berth_model_
             record(out, &outputs[i]);
         }
     }
-    choose_limit(&model, work, out);
+    choose_limit(&model, work->width, out);
     return BERTH_OK;
+}
+
+// Where inputs are quantized a last bit may be a whole code, and what becomes of that depends on
+// the checkpoint: nothing but the references themselves can say it. Why three times as much: over
+// hundreds of rows kernels and references are off alike, but these are few, and a code moves whole.
+void berth_model_check_allow(berth_model_check *exact, const berth_model_check *rounded) {
+    const size_t vocab = (size_t)exact->vocab;
+    double square_sum = 0;
+    size_t count = 0;
+    for (size_t row = 0; row < exact->rows; ++row) {
+        for (size_t i = row * vocab; i < (row + 1) * vocab; ++i, ++count) {
+            const double error = (double)rounded->logits[i] - (double)exact->logits[i];
+            square_sum += error * error;
+        }
+        if (row + 1 >= exact->prompt && exact->tokens[row] != rounded->tokens[row]) {
+            break; // what follows is of another text
+        }
+    }
+    exact->is_rms = true;
+    exact->limit = OF_NOISE * sqrt(square_sum / (double)count);
 }
 
 // ---- comparing ----------------------------------------------------------------------------------

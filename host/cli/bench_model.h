@@ -23,7 +23,7 @@ typedef struct berth_work_product {
 typedef struct berth_model_work {
     uint64_t weight_bytes; // all parameters but tables that only an embedding looks rows up in
     bool has_codes;        // weights of codes
-    bool has_coded_inputs; // and products by codes
+    bool has_coded_inputs; // and inputs of products
     berth_work_product *products;
     size_t product_count;
     berth_kv_cache_spec *caches; // one per layer with a cache
@@ -72,6 +72,9 @@ typedef struct berth_model_check {
 BERTH_MUST_CHECK berth_status berth_model_check_record(berth_session *session,
                                                        const berth_model_work *work,
                                                        berth_model_check *out);
+// With two records, of the references in float32 and in 16 bits: how far from the former a model in
+// 16 bits may be, whose inputs are quantized.
+void berth_model_check_allow(berth_model_check *exact, const berth_model_check *rounded);
 // So many requests together, of a prompt that begins like the recorded one (at least as long), give
 // the same logits.
 // INTERNAL with the figures when they do not.

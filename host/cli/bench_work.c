@@ -116,7 +116,8 @@ berth_status berth_model_work_read(berth_worker *worker, berth_arena *arena,
                           "bench model: the platform's own worker does not tell what it runs");
     }
     out->weight_bytes = read_weights(graph);
-    out->has_coded_inputs = has_op(graph, "scaled_linear") || has_op(graph, "quantized_experts");
+    out->has_coded_inputs = has_op(graph, "scaled_linear") || has_op(graph, "quantized_experts") ||
+                            has_op(graph, "quant_nvfp4");
     out->has_codes = out->has_coded_inputs || has_op(graph, "packed_linear");
     BERTH_TRY(read_products(graph, arena, out));
     return read_caches(worker, arena, out);

@@ -23,6 +23,7 @@ BERTH_INLINE void packed_widen_as(packed_kind kind, int product, const packed_ch
             packed_vectors weights;
             if (product == DOT_BF16) {
                 packed_pairs(all, of, step, word, weights);
+                packed_settle(all, weights);
             }
             for (int i = 0; i < PACKED_VECTORS; ++i) {
                 const int output = i * BERTH_LANES;

@@ -47,7 +47,7 @@ BERTH_INLINE const uint8_t *packed_at(packed_kind kind, const packed_chunk *of, 
            (step * PANEL + output % PANEL) * packed_bytes_of(kind);
 }
 
-// A pair of a step, for vectors [first, first + vectors), both even.
+// A pair of a step, for vectors [first, first + vectors), both even; packed_settle ends it.
 BERTH_INLINE void packed_pairs(packed_shape shape, const packed_chunk *of, int64_t step, int pair,
                                packed_vectors pairs) {
     BERTH_UNROLL
@@ -59,6 +59,17 @@ BERTH_INLINE void packed_pairs(packed_shape shape, const packed_chunk *of, int64
         } else {
             packed_look_up(shape.kind, codes, of->table, pairs + i);
         }
+    }
+}
+
+// Pairs, or sums of them, that are not in order yet.
+BERTH_INLINE void packed_settle(packed_shape shape, packed_vectors of) {
+    if (shape.product != DOT_BF16 || shape.kind == PACKED_U4) {
+        return;
+    }
+    BERTH_UNROLL
+    for (int i = 0; i < shape.vectors; i += 2) {
+        packed_order(of + i);
     }
 }
 
@@ -118,6 +129,10 @@ BERTH_INLINE void packed_prefetch(packed_shape shape, const packed_chunk *of, in
 BERTH_INLINE void packed_finish(packed_shape shape, packed_sums sums, const packed_groups *by,
                                 int64_t group, packed_vectors zeros) {
     const int has_sums = packed_excess(shape.kind, shape.product) != 0;
+    BERTH_UNROLL
+    for (int row = 0; row < shape.rows; ++row) {
+        packed_settle(shape, sums[row]);
+    }
     BERTH_UNROLL
     for (int i = 0; i < shape.vectors; ++i) {
         const int output = (shape.first + i) * BERTH_LANES;
