@@ -10,20 +10,20 @@
 // Codes of numbers that round to BERTH_F8_MAX at most, not yet where they belong: the sign at bit
 // 11, the other bits more by VEC_F8_BASE. The last place of a number beside 2^20 times the power of
 // two with which it begins is that of its code, so an addition rounds it.
-#define VEC_F8_BASE (8 * (127 + 20 - 6))
+#define VEC_F8_BASE (8 * (127 - 6))
 BERTH_INLINE berth_vec_bits vec_f8_words(berth_vec x) {
-    const berth_vec_bits beside = (berth_vec_bits)berth_vec_power(x, 0x1p-6f) + (20u << 23);
-    const berth_vec_bits steps = (berth_vec_bits)(x + (berth_vec)beside) - beside;
-    return steps + (beside >> 20);
+    const berth_vec power = berth_vec_power(x, 0x1p-6f);
+    const berth_vec beside = berth_vec_fma(power, berth_vec_of(0x1p20f), x);
+    return ((berth_vec_bits)beside & 0x1fu) + ((berth_vec_bits)power >> 20);
 }
 
-// The same of any number.
+// The same of any product or quotient, which is no signalling NaN. A quiet one is bound as what is
+// too large is, and its code is the next one.
 BERTH_INLINE berth_vec_bits vec_f8_words_of_any(berth_vec x) {
-    const berth_vec most = berth_vec_of(BERTH_F8_MAX);
-    const berth_vec finite = berth_vec_max(-most, berth_vec_min(most, x)); // or NaN
-    const berth_vec_bits nan = ((berth_vec_bits)x >> 20 & 0x800u) + (VEC_F8_BASE + 0x7fu);
-    return (berth_vec_bits)berth_vec_if_less(finite, most + most, (berth_vec)vec_f8_words(finite),
-                                             (berth_vec)nan);
+    const berth_vec same = x; // only a NaN differs from itself
+    const berth_vec_bits sign = (berth_vec_bits)x & 0x80000000u;
+    const berth_vec_bits bound = (berth_vec_bits)berth_vec_bound(x, berth_vec_of(BERTH_F8_MAX));
+    return vec_f8_words((berth_vec)(bound | sign)) - (berth_vec_bits)(x != same);
 }
 
 // Four vectors of codes.

@@ -3,7 +3,7 @@
 // then the codes, while the next row is fetched. The operations are the reference's, so codes and
 // scales are its bits.
 #include <cpu/cpu.h>
-#include <cpu/fp8_codes.h>
+#include <cpu/fp8_table.h>
 #include <cpu/magnitude.h>
 #include <cpu/simd.h>
 
@@ -73,6 +73,7 @@ typedef struct piece {
     const void *row;
     const void *next; // the row after it
     uint8_t *q;
+    int64_t width; // of the rows
     berth_span columns;
     float scale;
     const float *factors; // of the whole row, by channel
@@ -112,30 +113,68 @@ BERTH_INLINE berth_vec_bits words_of(sweep as, const piece *of, float one_over, 
 
 #define FOUR ((int64_t)(4 * BERTH_LANES))
 
+// Why not by one factor that is there: of rows that are gone through once, with nothing beside
+// them, the machine's own fetching is faster.
+BERTH_INLINE void fetch_next(sweep as, const piece *of, int64_t first, int64_t count) {
+    const berth_span columns = {first, first + count};
+    if (as.way == BY_CHANNEL) {
+        berth_vec_fetch_next(BERTH_SWEEP_LARGEST, as.dtype, of->next, of->width, columns);
+    }
+    if (as.way != MULTIPLIED_ANY) {
+        berth_vec_fetch_next(BERTH_SWEEP_CODES, as.dtype, of->next, of->width, columns);
+    }
+}
+
+BERTH_INLINE void store_four(const piece *of, int64_t first, berth_vec codes) {
+    if (of->is_past) {
+        berth_vec_store_past(of->q + first, codes);
+    } else {
+        memcpy(of->q + first, &codes, sizeof codes);
+    }
+}
+
+BERTH_INLINE void quantise_four(sweep as, const piece *of, float one_over, int64_t first) {
+    berth_vec_bits words[4];
+    BERTH_UNROLL
+    for (int k = 0; k < 4; ++k) {
+        words[k] = words_of(as, of, one_over, first + k * BERTH_LANES);
+    }
+    store_four(of, first, (berth_vec)vec_pack_f8(words));
+}
+
+// As many columns of bf16 as there are whole lots of for a table; returns where they end.
+BERTH_INLINE int64_t quantise_by_table(sweep as, const piece *of) {
+    const int64_t lot = (int64_t)VEC_F8_VECTORS * 2 * BERTH_LANES;
+    int64_t i = of->columns.first;
+    vec_f8_table table;
+    if (of->columns.end - i < 4 * lot || !vec_f8_table_of(of->scale, &table)) {
+        return i;
+    }
+    for (; i + lot <= of->columns.end; i += lot) {
+        const uint16_t *x = (const uint16_t *)of->row + i;
+        const int is_in_table = vec_f8_table_has(&table, x);
+        fetch_next(as, of, i, lot);
+        for (int64_t k = 0; k < lot; k += FOUR) {
+            if (is_in_table) {
+                store_four(of, i + k, vec_f8_table_codes(&table, x + k));
+            } else {
+                quantise_four(as, of, 0, i + k);
+            }
+        }
+    }
+    return i;
+}
+
 BERTH_INLINE void quantise_as(sweep as, const piece *all) {
-    const piece of = *all; // no store changes it, for all that the compiler knows
+    piece of = *all; // no store changes it, for all that the compiler knows
     const float one_over = 1.0f / of.scale;
-    const int64_t bytes = BERTH_DTYPE_BITS(as.dtype) / 8;
-    // Why only rows that are gone through twice: of others the machine's own fetching is faster.
-    const int64_t ahead = as.way == DIVIDED || as.way == MULTIPLIED ? FOUR * bytes : 0;
-    const int is_past = of.is_past && berth_vec_can_pass(of.q + of.columns.first);
-    int64_t i = of.columns.first;
+    const int has_factor = as.way == MULTIPLIED || as.way == MULTIPLIED_ANY;
+    of.is_past = of.is_past && berth_vec_can_pass(of.q + of.columns.first);
+    int64_t i =
+        as.dtype == BERTH_DTYPE_BF16 && has_factor ? quantise_by_table(as, &of) : of.columns.first;
     for (; i + FOUR <= of.columns.end; i += FOUR) {
-        berth_vec_bits words[4];
-        BERTH_UNROLL
-        for (int64_t byte = 0; byte < ahead; byte += 64) {
-            BERTH_PREFETCH((const char *)of.next + i * bytes + byte);
-        }
-        BERTH_UNROLL
-        for (int k = 0; k < 4; ++k) {
-            words[k] = words_of(as, &of, one_over, i + k * BERTH_LANES);
-        }
-        const berth_vec codes = (berth_vec)vec_pack_f8(words);
-        if (is_past) {
-            berth_vec_store_past(of.q + i, codes);
-        } else {
-            memcpy(of.q + i, &codes, sizeof codes);
-        }
+        fetch_next(as, &of, i, FOUR);
+        quantise_four(as, &of, one_over, i);
     }
     if (i < of.columns.end) {
         quantise_slowly(as, of, i);
@@ -191,6 +230,7 @@ static piece piece_of(const job *in, int64_t row) {
         .row = berth_row(x, row),
         .next = berth_row(x, row + 1 < rows ? row + 1 : row),
         .q = berth_row(in->args->outputs[Q], row),
+        .width = berth_row_length(x),
         .columns = {0, berth_row_length(x)},
         .is_past = berth_is_past(rows * berth_row_length(x), BERTH_DTYPE_F8_E4M3FN),
     };
@@ -198,21 +238,43 @@ static piece piece_of(const job *in, int64_t row) {
 
 // ---- rows ---------------------------------------------------------------------------------------
 
+#define GROUPS 16 // whose scales are made together: one by one each waits for its own steps
+
+static void scale_groups(const job *in, const piece *of, int64_t count, float *scales) {
+    for (int64_t i = 0; i < count; ++i) {
+        const int64_t first = of->columns.first + i * in->self->group;
+        const int64_t end = first + in->self->group;
+        const berth_span columns = {first, end < of->columns.end ? end : of->columns.end};
+        scales[i] = berth_vec_largest_of(of->row, in->args->inputs[X]->dtype, columns, of->next);
+    }
+    for (int64_t i = 0; i < count; ++i) {
+        scales[i] = berth_f8_scale(scales[i]);
+    }
+    for (int64_t i = 0; i < count && in->self->is_ue8m0; ++i) {
+        scales[i] = berth_f8_power_of_two(scales[i]);
+    }
+}
+
 static void quantise_groups(const job *in, int64_t row) {
     const quant *self = in->self;
     const berth_tensor *scales = in->args->outputs[SCALE_OUT];
-    const berth_dtype dtype = in->args->inputs[X]->dtype;
     float *to = self->is_by_column ? (float *)berth_data(scales) + row : berth_row(scales, row);
     const int64_t step = self->is_by_column ? scales->strides[0] : 1;
     piece of = piece_of(in, row);
-    const int64_t width = of.columns.end;
-    for (int64_t first = 0; first < width; first += self->group) {
-        const int64_t end = first + self->group;
-        of.columns = (berth_span){first, end < width ? end : width};
-        const float least = berth_f8_scale(berth_vec_largest_of(of.row, dtype, of.columns));
-        of.scale = self->is_ue8m0 ? berth_f8_power_of_two(least) : least;
-        to[first / self->group * step] = of.scale;
-        divide(dtype, &of);
+    const int64_t width = of.width;
+    const int64_t groups = (width + self->group - 1) / self->group;
+    for (int64_t group = 0; group < groups; group += GROUPS) {
+        float made[GROUPS];
+        const int64_t count = groups - group < GROUPS ? groups - group : GROUPS;
+        of.columns = (berth_span){group * self->group, width};
+        scale_groups(in, &of, count, made);
+        for (int64_t i = 0; i < count; ++i) {
+            const int64_t end = of.columns.first + self->group;
+            of.columns.end = end < width ? end : width;
+            of.scale = to[(group + i) * step] = made[i];
+            divide(in->args->inputs[X]->dtype, &of);
+            of.columns.first = end;
+        }
     }
 }
 
@@ -220,7 +282,7 @@ static void quantise_token(const job *in, int64_t row) {
     const berth_dtype dtype = in->args->inputs[X]->dtype;
     const berth_tensor *bound = in->args->inputs[SCALE_UB];
     piece of = piece_of(in, row);
-    float largest = berth_vec_largest_of(of.row, dtype, of.columns);
+    float largest = berth_vec_largest_of(of.row, dtype, of.columns, of.next);
     if (bound && largest > *(const float *)berth_data(bound)) {
         largest = *(const float *)berth_data(bound);
     }
@@ -271,7 +333,7 @@ static void find_part(const void *work, int64_t part, int64_t parts) {
     const berth_span columns = {0, berth_row_length(x)};
     float largest = 0;
     for (int64_t row = rows.first; row < rows.end; ++row) {
-        const float of_row = berth_vec_largest_of(berth_row(x, row), x->dtype, columns);
+        const float of_row = berth_vec_largest_of(berth_row(x, row), x->dtype, columns, NULL);
         largest = berth_max_or_nan(of_row, largest);
     }
     in->largest[part] = largest;

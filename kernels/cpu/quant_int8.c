@@ -54,14 +54,11 @@ BERTH_INLINE berth_vec_bits join_codes(berth_dtype dtype, const piece *of, int64
 // As many of the columns of such a row as are whole fours of vectors; how many.
 BERTH_INLINE int64_t quantise_fours(berth_dtype dtype, const piece *all) {
     const piece of = *all;
-    const int64_t bytes = BERTH_DTYPE_BITS(dtype) / 8;
     const int is_past = of.is_past && berth_vec_can_pass(of.q);
     int64_t i = 0;
     for (; i + FOUR <= of.width; i += FOUR) {
-        BERTH_UNROLL
-        for (int64_t byte = 0; byte < FOUR * bytes; byte += 64) {
-            BERTH_PREFETCH((const char *)of.next + i * bytes + byte);
-        }
+        berth_vec_fetch_next(BERTH_SWEEP_CODES, dtype, of.next, of.width,
+                             (berth_span){i, i + FOUR});
         const berth_vec codes = (berth_vec)(join_codes(dtype, &of, i) ^ 0x80808080u);
         if (is_past) {
             berth_vec_store_past(of.q + i, codes);
@@ -120,7 +117,8 @@ static void quantise_row(const berth_op_args *args, int64_t row, piece *of) {
     if (args->inputs[SCALE]) {
         divide(x->dtype, of);
     } else {
-        const float any = berth_vec_largest_of(of->row, x->dtype, (berth_span){0, of->width});
+        const float any =
+            berth_vec_largest_of(of->row, x->dtype, (berth_span){0, of->width}, of->next);
         const float largest = isnan(any) ? largest_of(x->dtype, of) : any;
         *(float *)berth_row(args->outputs[SCALE_OUT], row) = berth_i8_scale(largest);
         of->by = berth_i8_factor(largest);
