@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flattened batch of one step, as kernels see it.
 //
-// All tokens of all sequences stand one after another; nothing is padded. The host owns everything
-// and keeps it valid for the call. Token ids, positions, offsets, lengths and block tables are
-// int32, slot mappings int64. Block 0 is the null block: nothing is ever read from it or written to
-// it. In a block table it stands for what is behind the sequence and, from ABI 1.1 on, for what
-// lies before the window or chunk that the group's layers see.
+// All tokens of all sequences stand one after another, none is padded. The host owns it all and
+// keeps it valid for the call. Token ids, positions, offsets, lengths, block tables are int32,
+// slots int64. Block 0 is the null block, which nobody writes to. In a block table it stands for
+// what is behind the sequence and, from ABI 1.1 on, for what lies before the window or chunk of the
+// group's layers. Recorded steps end with sequences of nobody: length 1, the null block (which is
+// zeros), slot -1.
 #ifndef BERTH_BATCH_H
 #define BERTH_BATCH_H
 
