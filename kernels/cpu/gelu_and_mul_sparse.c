@@ -59,7 +59,8 @@ BERTH_INLINE float cutoff_of(const void *x, berth_dtype dtype, int64_t width, fl
                                      berth_round_to(dtype, deviation * multiplier));
 }
 
-// Rounded where the reference does, in bf16 too: most results are of gates near the cutoff.
+// Rounded where the reference does, in bf16 too: so few results are not 0 that the last place of
+// the largest one is much beside their mean.
 BERTH_INLINE berth_vec kept_of(const berth_activation *self, berth_dtype dtype, berth_vec a) {
     const berth_vec above = a - berth_vec_of(self->numbers[CUTOFF]);
     return berth_vec_max(berth_vec_of(0), berth_vec_round_to(dtype, above));
@@ -67,14 +68,12 @@ BERTH_INLINE berth_vec kept_of(const berth_activation *self, berth_dtype dtype, 
 
 BERTH_INLINE berth_vec by_tanh(const berth_activation *self, berth_dtype dtype, berth_vec a,
                                berth_vec b) {
-    const berth_vec gelu = berth_vec_gelu_tanh_as(dtype, kept_of(self, dtype, a));
-    return berth_vec_round_as(dtype, gelu) * b;
+    return berth_vec_round_to(dtype, berth_vec_gelu_tanh(kept_of(self, dtype, a))) * b;
 }
 
 BERTH_INLINE berth_vec by_erf(const berth_activation *self, berth_dtype dtype, berth_vec a,
                               berth_vec b) {
-    const berth_vec gelu = berth_vec_gelu_erf_as(dtype, kept_of(self, dtype, a));
-    return berth_vec_round_as(dtype, gelu) * b;
+    return berth_vec_round_to(dtype, berth_vec_gelu_erf(kept_of(self, dtype, a))) * b;
 }
 
 BERTH_INLINE void berth_sweep_sparse_row(const berth_sweep *all, berth_vec_formula formula,
