@@ -54,7 +54,7 @@ static uint64_t workspace(void *state, uint64_t tokens) {
     return (uint64_t)(self->cpu->threads * circle_floats(self)) * sizeof(float);
 }
 
-static void find_circle(const rotary *self, int64_t distance, float *circle) {
+static void find_circle(const rotary *self, int64_t distance, berth_dtype dtype, float *circle) {
     BERTH_INDEPENDENT
     for (int64_t i = 0; i < self->half; ++i) {
         const float angle = (float)distance * self->angles[i];
@@ -64,14 +64,8 @@ static void find_circle(const rotary *self, int64_t distance, float *circle) {
         circle[i] = cosine;
         circle[self->half + i] = sine;
     }
-}
-
-BERTH_INLINE void turn_head(const rotary *self, const float *circle, const char *from, char *to,
-                            berth_dtype dtype) {
     if (self->is_neox) {
-        rotate_halves(circle, from, to, (rope_kind){.dtype = dtype}, self->half);
-    } else {
-        rotate_neighbours(circle, from, to, (rope_kind){.dtype = dtype}, self->half);
+        rope_order(circle, self->half, dtype);
     }
 }
 
@@ -79,18 +73,25 @@ BERTH_INLINE void turn_head(const rotary *self, const float *circle, const char 
 static void turn_token(const rotary *self, const float *circle, const berth_tensor *x,
                        int64_t token, char *out) {
     const int64_t bytes = BERTH_DTYPE_BITS(x->dtype) / 8;
-    const int64_t rotated = 2 * self->half * bytes;
+    const int64_t turned = 2 * self->half * bytes;
     const int64_t width = x->shape[2] * bytes;
-    for (int64_t head = 0; head < x->shape[1]; ++head, out += width) {
-        const char *from = berth_row(x, token * x->shape[1] + head);
-        if (x->dtype == BERTH_DTYPE_F32) {
-            turn_head(self, circle, from, out, BERTH_DTYPE_F32);
-        } else if (x->dtype == BERTH_DTYPE_BF16) {
-            turn_head(self, circle, from, out, BERTH_DTYPE_BF16);
-        } else {
-            turn_head(self, circle, from, out, BERTH_DTYPE_F16);
-        }
-        memcpy(out + rotated, from + rotated, (size_t)(width - rotated));
+    const rope_heads heads = {
+        .first =
+            {
+                    .circle = circle,
+                    .x = berth_row(x, token * x->shape[1]),
+                    .y = out,
+                    .half = self->half,
+                    },
+        .from_step = x->strides[1] * bytes,
+        .to_step = width,
+        .count = x->shape[1],
+        .is_neox = self->is_neox,
+    };
+    rope_turn(&heads, x->dtype);
+    const char *from = heads.first.x;
+    for (int64_t i = 0; turned < width && i < heads.count; ++i, from += heads.from_step) {
+        memcpy(out + i * width + turned, from + turned, (size_t)(width - turned));
     }
 }
 
@@ -127,11 +128,11 @@ static void turn_part(const void *work, int64_t part, int64_t parts) {
             place + self->chunk,
         };
         char *turned = berth_row(in->args->outputs[0], token);
-        find_circle(self, place, circle);
+        find_circle(self, place, key->dtype, circle);
         turn_token(self, circle, key, token,
                    berth_row(in->args->outputs[1], token * key->shape[1]));
         for (int64_t version = 0; version < VERSIONS; ++version, turned += bytes) {
-            find_circle(self, distances[version], circle);
+            find_circle(self, distances[version], query->dtype, circle);
             turn_token(self, circle, query, token, turned);
         }
     }

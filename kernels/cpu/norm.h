@@ -87,6 +87,7 @@ static inline void berth_norm_point(berth_norm_row *row, const berth_norm_source
     row->y = berth_rows_at(&of->y, at);
     row->gate = of->has_gate ? berth_rows_at(&of->gate, at) : NULL;
     row->sum = of->has_sum ? berth_rows_at(&of->sum, at) : NULL;
+    row->mean = 0;
     if (of->weight_rows > 0) {
         row->weight =
             berth_norm_vector(of->weight, at % of->weight_rows, of->vectors, of->weight_copy);

@@ -37,7 +37,7 @@ typedef struct berth_norm_row {
     const void *bias;
     float *values;  // [hidden], of a form that keeps what it takes
     float *factors; // [groups]
-    float mean;     // that is taken off
+    float mean;     // that is taken off, 0 of a row that was not measured
     void *sum;      // where x + gate goes, for a gate that is a residual
     void *y;
 } berth_norm_row;

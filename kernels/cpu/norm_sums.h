@@ -5,7 +5,7 @@
 
 #include <cpu/norm_row.h>
 
-// Of every fourth vector of a span, about a number near its mean where that is taken off.
+// Of every fourth vector of a span, about row->mean where a mean is taken off.
 #define BERTH_NORM_SUMS 4
 typedef struct berth_norm_sums {
     berth_vec sum[BERTH_NORM_SUMS];
@@ -25,29 +25,19 @@ BERTH_INLINE float berth_norm_total(const berth_vec sums[BERTH_NORM_SUMS]) {
     return berth_vec_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-#define BERTH_NORM_FAR 16 // deviations² of the mean from where it was thought to be
-
-// The mean and the factor that the sums make; whether they were about a number so far from the
-// mean, or one so large, that what is left of the squares is not exact.
-typedef enum berth_norm_about { BERTH_NORM_ABOUT_GUESS, BERTH_NORM_ABOUT_MEAN } berth_norm_about;
+// The mean and the factor that the sums make; whether the sums were about a number so far from the
+// mean, or the squares so large, that what is left of them is not exact.
+#define BERTH_NORM_FAR 4 // deviations² of the mean from that number
 BERTH_INLINE int berth_norm_conclude(berth_norm_row *row, berth_norm_form form, berth_span columns,
-                                     const berth_norm_sums *sums, berth_norm_about about) {
+                                     const berth_norm_sums *sums) {
     const float count = (float)(columns.end - columns.first);
-    const int is_off = form.is_centred && about == BERTH_NORM_ABOUT_GUESS;
-    const float off = is_off ? berth_norm_total(sums->sum) / count : 0;
-    const float variance = berth_norm_total(sums->squares) / count - off * off;
+    const float off = form.is_centred ? berth_norm_total(sums->sum) / count : 0;
+    const float squares = berth_norm_total(sums->squares) / count;
+    const float rest = squares - off * off;
+    const float variance = rest > 0 ? rest : squares; // these may be infinite
     row->factors[berth_norm_factor_of(row, columns)] = 1.0f / sqrtf(variance + row->self->eps);
     row->mean = row->mean + off;
-    return is_off && !(off * off <= BERTH_NORM_FAR * variance);
-}
-
-// The number near the mean: that of the first columns.
-BERTH_INLINE void berth_norm_guess(berth_norm_row *row, berth_norm_kind as, berth_norm_form form) {
-    if (form.is_centred) {
-        const berth_norm_at at = {BERTH_NORM_SINGLE, 0, row->hidden};
-        const int64_t count = row->hidden < BERTH_LANES ? row->hidden : BERTH_LANES;
-        row->mean = berth_vec_sum(form.take(row, as, at)) / (float)count;
-    }
+    return form.is_centred && !(squares < (BERTH_NORM_FAR + 1) * rest);
 }
 
 // Two pairs come to the sums, are kept and are written as x + gate, where that is asked for.
@@ -107,23 +97,19 @@ BERTH_INLINE berth_norm_sums berth_norm_sum_up(const berth_norm_row *all, berth_
     return sums;
 }
 
-// By the sums that were taken, or by new ones: for the mean, then about it.
+// By the sums that were taken, or by new ones about the mean that these have. Why about 0 at first:
+// most rows have a mean near it, which then is as exact as a float can say it.
 BERTH_INLINE void berth_norm_finish(berth_norm_row *row, berth_norm_kind as, berth_norm_form form,
                                     berth_span columns, const berth_norm_sums *sums) {
-    if (!berth_norm_conclude(row, form, columns, sums, BERTH_NORM_ABOUT_GUESS)) {
-        return;
-    }
-    row->mean = 0;
-    for (int about = BERTH_NORM_ABOUT_GUESS; about <= BERTH_NORM_ABOUT_MEAN; ++about) {
+    if (berth_norm_conclude(row, form, columns, sums)) {
         const berth_norm_sums again = berth_norm_sum_up(row, as, form, columns);
-        (void)berth_norm_conclude(row, form, columns, &again, (berth_norm_about)about);
+        (void)berth_norm_conclude(row, form, columns, &again);
     }
 }
 
 // The mean and factors of a row alone, and what is kept of it.
 BERTH_INLINE void berth_norm_measure(berth_norm_row *row, berth_norm_kind as,
                                      berth_norm_form form) {
-    berth_norm_guess(row, as, form);
     for (int64_t first = 0; first < row->hidden; first += row->group) {
         const berth_span columns = {first, first + row->group};
         const berth_norm_sums sums = berth_norm_sum_up(row, as, form, columns);

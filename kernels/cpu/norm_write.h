@@ -115,9 +115,6 @@ BERTH_INLINE void berth_norm_both_span(berth_norm_rows *of, berth_norm_kind as,
 
 // Writes rows and measures the next ones; all of their groups are whole steps.
 BERTH_INLINE void berth_norm_both(berth_norm_rows *of, berth_norm_kind as, berth_norm_form form) {
-    for (int i = 0; i < BERTH_NORM_ROWS; ++i) {
-        berth_norm_guess(&of->next[i], as, form);
-    }
     for (int64_t first = 0; first < of->now[0].hidden; first += of->now[0].group) {
         berth_norm_both_span(of, as, form, (berth_span){first, first + of->now[0].group});
     }

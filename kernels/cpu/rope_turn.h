@@ -3,8 +3,7 @@
 #ifndef BERTH_KERNELS_CPU_ROPE_TURN_H
 #define BERTH_KERNELS_CPU_ROPE_TURN_H
 
-#include <cpu/cpu.h>
-#include <cpu/simd.h>
+#include <cpu/sweep.h>
 
 // Cosine and sine of an angle of at least 0 and below 10^6, each rounded once from what is right to
 // 40 bits: in plain double arithmetic, which the compiler can vectorise, cosf and sinf it cannot.
@@ -38,67 +37,190 @@ BERTH_INLINE void circle_at(double angle, float *out_cosine, float *out_sine) {
     *out_sine = (float)(n & 2 ? -turned_sine : turned_sine);
 }
 
-// What a head's loop is compiled for.
-typedef struct rope_kind {
-    berth_dtype dtype;
-    int is_past; // its full vectors are stored past the caches
-} rope_kind;
+// ---- one head -----------------------------------------------------------------------------------
 
-BERTH_INLINE void rope_store(rope_kind as, char *out, int64_t first, berth_vec a) {
-    if (as.is_past) {
-        berth_vec_pass_as(out, as.dtype, first, a);
-    } else {
-        berth_vec_store_as(out, as.dtype, first, a);
+// A head and what it becomes, cosines [half] and behind them sines [half].
+typedef struct rope_head {
+    const float *circle;
+    const char *x;
+    char *y;
+    int64_t half;  // pairs
+    int64_t ahead; // bytes from x to the same head of the next token
+} rope_head;
+
+// Why: measured, half of the time the loop waits for what the processor foresees too late.
+BERTH_INLINE void rope_fetch(const rope_head *of, berth_sweep_kind as, int64_t first) {
+    BERTH_PREFETCH_FAR(of->x + first * (BERTH_DTYPE_BITS(as.dtype) / 8) + of->ahead);
+}
+
+// The first and the second members of pairs.
+typedef struct rope_members {
+    berth_vec one;
+    berth_vec two;
+} rope_members;
+
+BERTH_INLINE rope_members rope_turned(rope_members x, berth_vec cosine, berth_vec sine) {
+    return (rope_members){
+        .one = x.one * cosine - x.two * sine,
+        .two = x.two * cosine + x.one * sine,
+    };
+}
+
+BERTH_INLINE rope_members rope_turned_at(const rope_head *of, int64_t pair, berth_vec one,
+                                         berth_vec two) {
+    return rope_turned((rope_members){one, two}, berth_vec_load(of->circle + pair),
+                       berth_vec_load(of->circle + of->half + pair));
+}
+
+// bf16, by members of pairs of columns.
+BERTH_INLINE void rope_store_pairs(berth_sweep_kind as, char *y, int64_t first, berth_vec low,
+                                   berth_vec high) {
+    const berth_sweep_kind whole = {.dtype = BERTH_DTYPE_F32, .is_past = as.is_past};
+    berth_sweep_store(whole, y + 2 * first, 0, berth_sweep_pairs_of(as, low, high));
+}
+
+// bf16 by pairs of columns, the circle in the order of rope_order.
+BERTH_INLINE void rope_halves_by_pairs(const rope_head *of, berth_sweep_kind as) {
+    const int64_t half = of->half;
+    for (int64_t i = 0; i < half; i += 2 * BERTH_LANES) {
+        rope_fetch(of, as, i);
+        rope_fetch(of, as, half + i);
+        const berth_vec a = berth_vec_load(of->x + 2 * i);
+        const berth_vec b = berth_vec_load(of->x + 2 * (half + i));
+        const rope_members even =
+            rope_turned_at(of, i, berth_vec_first_of(a), berth_vec_first_of(b));
+        const rope_members odd =
+            rope_turned_at(of, i + BERTH_LANES, berth_vec_second_of(a), berth_vec_second_of(b));
+        rope_store_pairs(as, of->y, i, even.one, odd.one);
+        rope_store_pairs(as, of->y, half + i, even.two, odd.two);
     }
+}
+
+BERTH_INLINE int rope_is_by_pairs(berth_dtype dtype, int64_t half) {
+    return dtype == BERTH_DTYPE_BF16 && half % (2 * BERTH_LANES) == 0;
 }
 
 // Pair i is (i, half + i).
-BERTH_INLINE void rotate_halves(const float *circle, const char *x, char *out, rope_kind as,
-                                int64_t half) {
-    const int64_t bytes = half * (BERTH_DTYPE_BITS(as.dtype) / 8);
+BERTH_INLINE void rope_halves(const rope_head *of, berth_sweep_kind as) {
+    const int64_t half = of->half;
     int64_t i = 0;
+    if (rope_is_by_pairs(as.dtype, half)) {
+        rope_halves_by_pairs(of, as);
+        return;
+    }
     for (; i + BERTH_LANES <= half; i += BERTH_LANES) {
-        const berth_vec cosine = berth_vec_load(circle + i);
-        const berth_vec sine = berth_vec_load(circle + half + i);
-        const berth_vec x1 = berth_vec_load_as(x, as.dtype, i);
-        const berth_vec x2 = berth_vec_load_as(x + bytes, as.dtype, i);
-        rope_store(as, out, i, x1 * cosine - x2 * sine);
-        rope_store(as, out + bytes, i, x2 * cosine + x1 * sine);
+        rope_fetch(of, as, i);
+        rope_fetch(of, as, half + i);
+        const rope_members y = rope_turned_at(of, i, berth_vec_load_as(of->x, as.dtype, i),
+                                              berth_vec_load_as(of->x, as.dtype, half + i));
+        berth_sweep_store(as, of->y, i, y.one);
+        berth_sweep_store(as, of->y, half + i, y.two);
     }
     if (i < half) {
-        const berth_vec cosine = berth_vec_load_part(circle, BERTH_DTYPE_F32, i, half - i);
-        const berth_vec sine = berth_vec_load_part(circle + half, BERTH_DTYPE_F32, i, half - i);
-        const berth_vec x1 = berth_vec_load_part(x, as.dtype, i, half - i);
-        const berth_vec x2 = berth_vec_load_part(x + bytes, as.dtype, i, half - i);
-        berth_vec_store_part(out, as.dtype, i, half - i, x1 * cosine - x2 * sine);
-        berth_vec_store_part(out + bytes, as.dtype, i, half - i, x2 * cosine + x1 * sine);
+        const int64_t rest = half - i;
+        const rope_members y =
+            rope_turned((rope_members){berth_vec_load_part(of->x, as.dtype, i, rest),
+                                       berth_vec_load_part(of->x, as.dtype, half + i, rest)},
+                        berth_vec_load_part(of->circle, BERTH_DTYPE_F32, i, rest),
+                        berth_vec_load_part(of->circle, BERTH_DTYPE_F32, half + i, rest));
+        berth_vec_store_part(of->y, as.dtype, i, rest, y.one);
+        berth_vec_store_part(of->y, as.dtype, half + i, rest, y.two);
     }
 }
 
-// Pair i is (2i, 2i + 1).
-BERTH_INLINE void rotate_neighbours(const float *circle, const char *x, char *out, rope_kind as,
-                                    int64_t half) {
-    const berth_dtype dtype = as.dtype;
-    int64_t i = 0;
-    for (; i + BERTH_LANES <= half; i += BERTH_LANES) {
-        const berth_vec cosine = berth_vec_load(circle + i);
-        const berth_vec sine = berth_vec_load(circle + half + i);
-        const berth_vec low = berth_vec_load_as(x, dtype, 2 * i);
-        const berth_vec high = berth_vec_load_as(x, dtype, 2 * i + BERTH_LANES);
-        const berth_vec x1 = berth_vec_even(low, high);
-        const berth_vec x2 = berth_vec_odd(low, high);
-        const berth_vec y1 = x1 * cosine - x2 * sine;
-        const berth_vec y2 = x2 * cosine + x1 * sine;
-        rope_store(as, out, 2 * i, berth_vec_low(y1, y2));
-        rope_store(as, out, 2 * i + BERTH_LANES, berth_vec_high(y1, y2));
+BERTH_INLINE void rope_neighbours_at(const rope_head *of, berth_sweep_kind as, int64_t pair) {
+    rope_fetch(of, as, 2 * pair);
+    if (as.dtype == BERTH_DTYPE_BF16) {
+        const berth_vec x = berth_vec_load(of->x + 4 * pair);
+        const rope_members y =
+            rope_turned_at(of, pair, berth_vec_first_of(x), berth_vec_second_of(x));
+        rope_store_pairs(as, of->y, 2 * pair, y.one, y.two);
+        return;
     }
-    for (; i < half; ++i) {
-        const float cosine = circle[i];
-        const float sine = circle[half + i];
-        const float x1 = berth_load_at(x, dtype, 2 * i);
-        const float x2 = berth_load_at(x, dtype, 2 * i + 1);
-        berth_store_at(out, dtype, 2 * i, x1 * cosine - x2 * sine);
-        berth_store_at(out, dtype, 2 * i + 1, x2 * cosine + x1 * sine);
+    const berth_vec low = berth_vec_load_as(of->x, as.dtype, 2 * pair);
+    const berth_vec high = berth_vec_load_as(of->x, as.dtype, 2 * pair + BERTH_LANES);
+    const rope_members y =
+        rope_turned_at(of, pair, berth_vec_even(low, high), berth_vec_odd(low, high));
+    berth_sweep_store(as, of->y, 2 * pair, berth_vec_low(y.one, y.two));
+    berth_sweep_store(as, of->y, 2 * pair + BERTH_LANES, berth_vec_high(y.one, y.two));
+}
+
+// Pair i is (2i, 2i + 1).
+BERTH_INLINE void rope_neighbours(const rope_head *of, berth_sweep_kind as) {
+    int64_t i = 0;
+    for (; i + BERTH_LANES <= of->half; i += BERTH_LANES) {
+        rope_neighbours_at(of, as, i);
+    }
+    for (; i < of->half; ++i) {
+        const float cosine = of->circle[i];
+        const float sine = of->circle[of->half + i];
+        const float x1 = berth_load_at(of->x, as.dtype, 2 * i);
+        const float x2 = berth_load_at(of->x, as.dtype, 2 * i + 1);
+        berth_store_at(of->y, as.dtype, 2 * i, x1 * cosine - x2 * sine);
+        berth_store_at(of->y, as.dtype, 2 * i + 1, x2 * cosine + x1 * sine);
+    }
+}
+
+// ---- heads of a token ---------------------------------------------------------------------------
+
+// Heads that one circle turns, `from_step` and `to_step` bytes apart.
+typedef struct rope_heads {
+    rope_head first;
+    int64_t from_step;
+    int64_t to_step;
+    int64_t count;
+    int64_t is_neox; // by halves, else by neighbours
+    int is_past;     // full vectors are stored past the caches where a head's place allows it
+} rope_heads;
+
+// The circle of heads of a dtype that are turned by halves, once it is known: where columns come by
+// pairs, so do its points.
+static inline void rope_order(float *circle, int64_t half, berth_dtype dtype) {
+    if (!rope_is_by_pairs(dtype, half)) {
+        return;
+    }
+    for (int64_t i = 0; i < 2 * half; i += 2 * BERTH_LANES) {
+        const berth_vec a = berth_vec_load(circle + i);
+        const berth_vec b = berth_vec_load(circle + i + BERTH_LANES);
+        berth_vec_store(circle + i, berth_vec_even(a, b));
+        berth_vec_store(circle + i + BERTH_LANES, berth_vec_odd(a, b));
+    }
+}
+
+BERTH_INLINE void rope_turn_as(const rope_heads *of, berth_sweep_kind as) {
+    rope_head head = of->first;
+    head.ahead = of->from_step * of->count;
+    for (int64_t i = 0; i < of->count; ++i, head.x += of->from_step, head.y += of->to_step) {
+        if (of->is_neox) {
+            rope_halves(&head, as);
+        } else {
+            rope_neighbours(&head, as);
+        }
+    }
+}
+
+BERTH_INLINE void rope_turn_of(const rope_heads *of, berth_sweep_kind as) {
+    const int64_t size = (int64_t)sizeof(berth_vec);
+    if (of->is_past && of->first.half % BERTH_LANES == 0 && of->to_step % size == 0 &&
+        berth_vec_can_pass(of->first.y)) {
+        as.is_past = 1;
+        rope_turn_as(of, as);
+    } else {
+        rope_turn_as(of, as);
+    }
+}
+
+static inline void rope_turn(const rope_heads *of, berth_dtype dtype) {
+    const berth_sweep_kind bf16 = {.dtype = BERTH_DTYPE_BF16, .is_exact = 1};
+    const berth_sweep_kind joined = {.dtype = BERTH_DTYPE_BF16, .is_exact = 1, .is_joined = 1};
+    if (dtype == BERTH_DTYPE_F32) {
+        rope_turn_of(of, (berth_sweep_kind){.dtype = BERTH_DTYPE_F32});
+    } else if (dtype == BERTH_DTYPE_BF16 && berth_vec_has_dot()) {
+        rope_turn_of(of, joined);
+    } else if (dtype == BERTH_DTYPE_BF16) {
+        rope_turn_of(of, bf16);
+    } else {
+        rope_turn_of(of, (berth_sweep_kind){.dtype = BERTH_DTYPE_F16});
     }
 }
 

@@ -214,6 +214,9 @@ static void find_token(const rotary *self, const berth_op_args *args, int64_t to
         float *sines = circle + i / self->half * circle_floats(self) + self->half;
         sines[i % self->half] = -sines[i % self->half];
     }
+    for (int64_t i = 0; self->is_neox && i < self->circles; ++i) {
+        rope_order(circle + i * circle_floats(self), self->half, args->inputs[QUERY]->dtype);
+    }
 }
 
 // ---- heads --------------------------------------------------------------------------------------
@@ -223,62 +226,61 @@ typedef struct operand {
     const berth_tensor *x;
     berth_rows from;
     berth_rows to;
-    int is_past; // full vectors are stored past the caches where a head's place allows it
+    int is_past;
 } operand;
 
-static operand operand_of(const rotary *self, const berth_tensor *x, const berth_tensor *out) {
+static operand operand_of(const berth_tensor *x, const berth_tensor *out) {
     return (operand){
         .x = x,
         .from = berth_rows_of(x),
         .to = berth_rows_of(out),
-        .is_past = self->half % BERTH_LANES == 0 &&
-                   berth_is_past(berth_row_count(x) * berth_row_length(x), x->dtype),
+        .is_past = berth_is_past(berth_row_count(x) * berth_row_length(x), x->dtype),
     };
 }
 
-BERTH_INLINE void rotate_head(const rotary *self, const float *circle, const char *from, char *to,
-                              rope_kind as) {
-    as.is_past = as.is_past && berth_vec_can_pass(to);
-    if (self->is_neox && as.is_past) {
-        rotate_halves(circle, from, to, as, self->half);
-    } else if (self->is_neox) {
-        rotate_halves(circle, from, to, (rope_kind){.dtype = as.dtype}, self->half);
-    } else {
-        rotate_neighbours(circle, from, to, (rope_kind){.dtype = as.dtype}, self->half);
-    }
-}
-
-BERTH_INLINE void rotate_heads(const rotary *self, const float *circle, const operand *of,
-                               int64_t token, rope_kind as) {
-    const int64_t heads = of->x->shape[1];
-    const int64_t group = heads / self->circles;
-    const int64_t bytes = BERTH_DTYPE_BITS(as.dtype) / 8;
-    const int64_t rotated = 2 * self->half * bytes;
+// The columns of a head that do not turn.
+static void copy_others(const rotary *self, const rope_heads *heads, const operand *of) {
+    const int64_t bytes = BERTH_DTYPE_BITS(of->x->dtype) / 8;
     const int64_t skipped = self->skipped * bytes;
-    const int64_t rest = of->x->shape[2] * bytes - rotated - skipped;
-    for (int64_t head = token * heads; head < (token + 1) * heads; ++head) {
-        const char *all = berth_rows_at(&of->from, head);
-        const char *from = all + skipped;
-        char *to = (char *)berth_rows_at(&of->to, head) + skipped;
+    const int64_t turned = 2 * self->half * bytes;
+    const int64_t rest = of->x->shape[2] * bytes - turned - skipped;
+    const char *x = heads->first.x;
+    char *y = heads->first.y;
+    for (int64_t i = 0; i < heads->count; ++i, x += heads->from_step, y += heads->to_step) {
         if (skipped > 0) {
-            memcpy(to - skipped, all, (size_t)skipped);
+            memcpy(y - skipped, x - skipped, (size_t)skipped);
         }
-        const float *own = circle + (head - token * heads) / group * circle_floats(self);
-        rotate_head(self, own, from, to, as);
         if (rest > 0) {
-            memcpy(to + rotated, from + rotated, (size_t)rest);
+            memcpy(y + turned, x + turned, (size_t)rest);
         }
     }
 }
 
 static void rotate_token(const rotary *self, const float *circle, const operand *of,
                          int64_t token) {
-    if (of->x->dtype == BERTH_DTYPE_F32) {
-        rotate_heads(self, circle, of, token, (rope_kind){BERTH_DTYPE_F32, of->is_past});
-    } else if (of->x->dtype == BERTH_DTYPE_BF16) {
-        rotate_heads(self, circle, of, token, (rope_kind){BERTH_DTYPE_BF16, of->is_past});
-    } else {
-        rotate_heads(self, circle, of, token, (rope_kind){BERTH_DTYPE_F16, of->is_past});
+    const int64_t heads = of->x->shape[1];
+    const int64_t group = heads / self->circles;
+    const int64_t skipped = self->skipped * BERTH_DTYPE_BITS(of->x->dtype) / 8;
+    for (int64_t i = 0; i < self->circles; ++i) {
+        const int64_t head = token * heads + i * group;
+        const rope_heads some = {
+            .first =
+                {
+                        .circle = circle + i * circle_floats(self),
+                        .x = (const char *)berth_rows_at(&of->from, head) + skipped,
+                        .y = (char *)berth_rows_at(&of->to, head) + skipped,
+                        .half = self->half,
+                        },
+            .from_step = of->from.step,
+            .to_step = of->to.step,
+            .count = group,
+            .is_neox = self->is_neox,
+            .is_past = of->is_past,
+        };
+        rope_turn(&some, of->x->dtype);
+        if (2 * self->half < of->x->shape[2]) {
+            copy_others(self, &some, of);
+        }
     }
 }
 
@@ -293,8 +295,8 @@ static void rotate_part(const void *work, int64_t part, int64_t parts) {
     const job *in = work;
     const berth_op_args *args = in->args;
     const berth_tensor *key = args->inputs[KEY];
-    const operand query = operand_of(in->self, args->inputs[QUERY], args->outputs[0]);
-    const operand keys = key ? operand_of(in->self, key, args->outputs[1]) : query;
+    const operand query = operand_of(args->inputs[QUERY], args->outputs[0]);
+    const operand keys = key ? operand_of(key, args->outputs[1]) : query;
     const berth_span tokens = berth_share(args->inputs[QUERY]->shape[0], part, parts);
     float *circle = (float *)berth_data(args->workspace) + part * room_floats(in->self);
     for (int64_t token = tokens.first; token < tokens.end; ++token) {
