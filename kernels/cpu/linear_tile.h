@@ -14,7 +14,7 @@
 #define FAR_STEPS  8 // of the arithmetic for a line of the weight, from which on it comes from afar
 
 // How a weight is multiplied: widened to floats from its dtype, or as pairs of bf16 by pairs of x.
-// Beyond PRODUCTS are integers, whose tiles packed_tile.h has: a pair is four columns there, bytes
+// Beyond PRODUCTS are integers, whose tiles packed_tiles.h has: a pair is four columns there, bytes
 // of the weight by bytes of x, or by words of 16 bits, first the even columns, then the odd ones.
 enum { TIMES_F32, TIMES_F16, TIMES_BF16, DOT_BF16, PRODUCTS, DOT_BYTES = PRODUCTS, DOT_WORDS };
 

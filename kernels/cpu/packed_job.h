@@ -4,7 +4,7 @@
 #ifndef BERTH_KERNELS_CPU_PACKED_JOB_H
 #define BERTH_KERNELS_CPU_PACKED_JOB_H
 
-#include <cpu/packed_tile.h>
+#include <cpu/packed_tiles.h>
 #include <cpu/panels.h>
 
 #define PACKED_ROWS 256 // at a time

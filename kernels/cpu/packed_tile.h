@@ -4,7 +4,7 @@
 //
 //   floats     codes become floats, less the zero point, and are multiplied as such
 //   bf16       where x is bf16 too and its dot product is fast
-//   integers   i8 by i8, exact
+//   integers   i8 by i8, exact (packed_tiles.h)
 //
 // A few rows widen codes in registers; many once, to panels of linear: the same sums in order.
 #ifndef BERTH_KERNELS_CPU_PACKED_TILE_H
@@ -202,64 +202,5 @@ BERTH_INLINE void packed_multiply(packed_shape shape, const packed_chunk *all,
         packed_finish(shape, sums, &by, group, zeros);
     }
 }
-
-// So many sums as can be added at once, and as fit in any set's registers.
-#define PACKED_TILE(product, kind, rows)                                                           \
-    static void product##_##kind##_##rows(const packed_chunk *of, const packed_groups *by,         \
-                                          int64_t steps) {                                         \
-        enum {                                                                                     \
-            FIT = BERTH_TILE_ROWS * 4 / 3 / ((rows) == 3 ? 4 : (rows)),                            \
-            VECTORS = FIT < PACKED_VECTORS ? FIT : PACKED_VECTORS                                  \
-        };                                                                                         \
-        for (int first = 0; first < PACKED_VECTORS; first += VECTORS) {                            \
-            packed_multiply((packed_shape){kind, product, rows, first, VECTORS}, of, by, steps);   \
-        }                                                                                          \
-    }
-#define PACKED_TILES(product, kind)                                                                \
-    PACKED_TILE(product, kind, 1)                                                                  \
-    PACKED_TILE(product, kind, 2)                                                                  \
-    PACKED_TILE(product, kind, 3)                                                                  \
-    PACKED_TILE(product, kind, 4)
-PACKED_TILES(TIMES_F32, PACKED_U4)
-PACKED_TILES(TIMES_F32, PACKED_U8)
-PACKED_TILES(TIMES_F32, PACKED_E2M1)
-PACKED_TILES(TIMES_F32, PACKED_E4M3)
-PACKED_TILES(DOT_BF16, PACKED_U4)
-PACKED_TILES(DOT_BF16, PACKED_U8)
-PACKED_TILES(DOT_BF16, PACKED_E4M3)
-
-#define PACKED_ROW(product, kind)                                                                  \
-    [kind] = {NULL, product##_##kind##_1, product##_##kind##_2, product##_##kind##_3,              \
-              product##_##kind##_4}
-
-typedef void (*packed_fn)(const packed_chunk *of, const packed_groups *by, int64_t steps);
-
-static const packed_fn packed_floats[][PACKED_FEW + 1] = {
-    PACKED_ROW(TIMES_F32, PACKED_U4),
-    PACKED_ROW(TIMES_F32, PACKED_U8),
-    PACKED_ROW(TIMES_F32, PACKED_E2M1),
-    PACKED_ROW(TIMES_F32, PACKED_E4M3),
-};
-
-static const packed_fn packed_dots[][PACKED_FEW + 1] = {
-    PACKED_ROW(DOT_BF16, PACKED_U4),
-    PACKED_ROW(DOT_BF16, PACKED_U8),
-    PACKED_ROW(DOT_BF16, PACKED_E4M3),
-};
-
-// ---- integers -----------------------------------------------------------------------------------
-
-#define TILE_BYTES(rows) TILE(DOT_BYTES, rows)
-#define TILE_WORDS(rows) TILE(DOT_WORDS, rows)
-BERTH_TILE_HEIGHTS(TILE_BYTES)
-BERTH_TILE_HEIGHTS(TILE_WORDS)
-
-#define ROW_BYTES(rows) [rows] = DOT_BYTES_##rows,
-#define ROW_WORDS(rows) [rows] = DOT_WORDS_##rows,
-
-static const tile_fn packed_integers[2][BERTH_TILE_ROWS + 1] = {
-    {BERTH_TILE_HEIGHTS(ROW_BYTES)},
-    {BERTH_TILE_HEIGHTS(ROW_WORDS)},
-};
 
 #endif

@@ -112,6 +112,7 @@ BERTH_INLINE berth_vec_bits words_of(sweep as, const piece *of, float one_over, 
 }
 
 #define FOUR ((int64_t)(4 * BERTH_LANES))
+#define LOT  ((int64_t)(VEC_F8_VECTORS * 2 * BERTH_LANES)) // that is looked at for a table at once
 
 // Why not by one factor that is there: of rows that are gone through once, with nothing beside
 // them, the machine's own fetching is faster.
@@ -142,25 +143,30 @@ BERTH_INLINE void quantise_four(sweep as, const piece *of, float one_over, int64
     store_four(of, first, (berth_vec)vec_pack_f8(words));
 }
 
+// One lot of columns, by the table where it has all of them.
+BERTH_INLINE void quantise_lot(sweep as, const piece *of, const vec_f8_table *table,
+                               int64_t first) {
+    const uint16_t *x = (const uint16_t *)of->row + first;
+    const int is_in_table = vec_f8_table_has(table, x);
+    for (int64_t k = 0; k < LOT; k += FOUR) {
+        if (is_in_table) {
+            store_four(of, first + k, vec_f8_table_codes(table, x + k));
+        } else {
+            quantise_four(as, of, 0, first + k);
+        }
+    }
+}
+
 // As many columns of bf16 as there are whole lots of for a table; returns where they end.
 BERTH_INLINE int64_t quantise_by_table(sweep as, const piece *of) {
-    const int64_t lot = (int64_t)VEC_F8_VECTORS * 2 * BERTH_LANES;
     int64_t i = of->columns.first;
     vec_f8_table table;
-    if (of->columns.end - i < 4 * lot || !vec_f8_table_of(of->scale, &table)) {
+    if (of->columns.end - i < 4 * LOT || !vec_f8_table_of(of->scale, &table)) {
         return i;
     }
-    for (; i + lot <= of->columns.end; i += lot) {
-        const uint16_t *x = (const uint16_t *)of->row + i;
-        const int is_in_table = vec_f8_table_has(&table, x);
-        fetch_next(as, of, i, lot);
-        for (int64_t k = 0; k < lot; k += FOUR) {
-            if (is_in_table) {
-                store_four(of, i + k, vec_f8_table_codes(&table, x + k));
-            } else {
-                quantise_four(as, of, 0, i + k);
-            }
-        }
+    for (; i + LOT <= of->columns.end; i += LOT) {
+        fetch_next(as, of, i, LOT);
+        quantise_lot(as, of, &table, i);
     }
     return i;
 }

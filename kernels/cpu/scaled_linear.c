@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // scaled_linear: codes of i8 are multiplied as integers, exactly; codes of e4m3 as the numbers they
-// are for (packed_tile.h).
+// are for (packed_tiles.h).
 #include <cpu/cpu.h>
 
 #include <cpu/packed_codes.h>

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tiles of packed_tile.h as they are compiled: for each kind of codes, product and number of
+// rows a function, in tables.
+#ifndef BERTH_KERNELS_CPU_PACKED_TILES_H
+#define BERTH_KERNELS_CPU_PACKED_TILES_H
+
+#include <cpu/packed_tile.h>
+
+// ---- floats and bf16 ----------------------------------------------------------------------------
+
+// So many sums as can be added at once, and as fit in any set's registers.
+#define PACKED_TILE(product, kind, rows)                                                           \
+    static void product##_##kind##_##rows(const packed_chunk *of, const packed_groups *by,         \
+                                          int64_t steps) {                                         \
+        enum {                                                                                     \
+            FIT = BERTH_TILE_ROWS * 4 / 3 / ((rows) == 3 ? 4 : (rows)),                            \
+            VECTORS = FIT < PACKED_VECTORS ? FIT : PACKED_VECTORS                                  \
+        };                                                                                         \
+        for (int first = 0; first < PACKED_VECTORS; first += VECTORS) {                            \
+            packed_multiply((packed_shape){kind, product, rows, first, VECTORS}, of, by, steps);   \
+        }                                                                                          \
+    }
+#define PACKED_TILES(product, kind)                                                                \
+    PACKED_TILE(product, kind, 1)                                                                  \
+    PACKED_TILE(product, kind, 2)                                                                  \
+    PACKED_TILE(product, kind, 3)                                                                  \
+    PACKED_TILE(product, kind, 4)
+PACKED_TILES(TIMES_F32, PACKED_U4)
+PACKED_TILES(TIMES_F32, PACKED_U8)
+PACKED_TILES(TIMES_F32, PACKED_E2M1)
+PACKED_TILES(TIMES_F32, PACKED_E4M3)
+PACKED_TILES(DOT_BF16, PACKED_U4)
+PACKED_TILES(DOT_BF16, PACKED_U8)
+PACKED_TILES(DOT_BF16, PACKED_E4M3)
+
+#define PACKED_ROW(product, kind)                                                                  \
+    [kind] = {NULL, product##_##kind##_1, product##_##kind##_2, product##_##kind##_3,              \
+              product##_##kind##_4}
+
+typedef void (*packed_fn)(const packed_chunk *of, const packed_groups *by, int64_t steps);
+
+static const packed_fn packed_floats[][PACKED_FEW + 1] = {
+    PACKED_ROW(TIMES_F32, PACKED_U4),
+    PACKED_ROW(TIMES_F32, PACKED_U8),
+    PACKED_ROW(TIMES_F32, PACKED_E2M1),
+    PACKED_ROW(TIMES_F32, PACKED_E4M3),
+};
+
+static const packed_fn packed_dots[][PACKED_FEW + 1] = {
+    PACKED_ROW(DOT_BF16, PACKED_U4),
+    PACKED_ROW(DOT_BF16, PACKED_U8),
+    PACKED_ROW(DOT_BF16, PACKED_E4M3),
+};
+
+// ---- integers -----------------------------------------------------------------------------------
+
+#define TILE_BYTES(rows) TILE(DOT_BYTES, rows)
+#define TILE_WORDS(rows) TILE(DOT_WORDS, rows)
+BERTH_TILE_HEIGHTS(TILE_BYTES)
+BERTH_TILE_HEIGHTS(TILE_WORDS)
+
+#define ROW_BYTES(rows) [rows] = DOT_BYTES_##rows,
+#define ROW_WORDS(rows) [rows] = DOT_WORDS_##rows,
+
+static const tile_fn packed_integers[2][BERTH_TILE_ROWS + 1] = {
+    {BERTH_TILE_HEIGHTS(ROW_BYTES)},
+    {BERTH_TILE_HEIGHTS(ROW_WORDS)},
+};
+
+#endif
