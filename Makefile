@@ -3,6 +3,11 @@
 
 # ---- what to build ------------------------------------------------------------------------------
 
+# As many jobs as processors; -j on the command line is heard instead.
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += -j$(shell nproc)
+endif
+
 MODE ?= release
 B := build/$(MODE)
 .DEFAULT_GOAL := all
