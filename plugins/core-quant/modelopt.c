@@ -23,19 +23,26 @@ static berth_status matches(const berth_host *host, const berth_json *config) {
 
 // ---- which modules ------------------------------------------------------------------------------
 
+// Only the last star is ever tried again: what the stars before it took first leaves the most for
+// the rest, so the time is at most the product of the lengths, however many stars there are.
 static int fits(const char *name, const char *pattern) {
-    for (; *pattern != '*'; ++name, ++pattern) {
-        if (*name != *pattern) {
-            return *pattern == 0 && *name == '.';
-        }
-        if (*name == 0) {
-            return 1;
+    const char *after_star = NULL;
+    const char *rest = NULL; // of the name, behind what the star has taken
+    while (*pattern != 0 || (*name != 0 && *name != '.')) {
+        if (*pattern == '*') {
+            after_star = ++pattern;
+            rest = name;
+        } else if (*name != 0 && *name == *pattern) {
+            ++name;
+            ++pattern;
+        } else if (after_star != NULL && *rest != 0) {
+            name = ++rest;
+            pattern = after_star;
+        } else {
+            return 0;
         }
     }
-    while (*name != 0 && !fits(name, pattern + 1)) {
-        ++name;
-    }
-    return *name != 0 || fits(name, pattern + 1);
+    return 1;
 }
 
 // 1: no list names the module.
