@@ -344,7 +344,7 @@ static berth_status run_case(model_bench *bench, const model_case *one) {
     if (!is_fit) {
         return BERTH_OK;
     }
-    berth_progress_show(bench->session, one->name);
+    berth_progress_show(bench->session, "%s", one->name);
     BERTH_TRY(berth_model_check_run(bench->session, &bench->check, one->requests,
                                     one->prompt == PREFILL ? PREFILL : bench->check.prompt));
     berth_bench_row *row = &bench->rows[bench->row_count];
