@@ -57,7 +57,8 @@ struct berth_config {
     double memory_utilization;       // share of the device memory that may be used
     int64_t max_num_seqs;            // sequences in one step
     int64_t max_num_batched_tokens;  // tokens in one step
-    int64_t max_logits_rows;         // rows of a step whose logits are wanted; 0: one per sequence
+    const char *cache_dir;   // NULL: the user's usual one, "": none (berth_config_cache_dir)
+    int64_t max_logits_rows; // rows of a step whose logits are wanted; 0: one per sequence
 
     // what one command asks
     const char *prompt;
@@ -126,6 +127,12 @@ BERTH_MUST_CHECK berth_status berth_config_set_str(berth_config *config, const c
                                                    const char *value);
 // Around a config hook: who may change things. NULL ends it.
 void berth_config_allow(berth_config *config, const char *plugin);
+
+// Where plugins' measurements are kept: the option, else $XDG_CACHE_HOME/berth, else
+// $HOME/.cache/berth; in the arena. NULL: nowhere, because the user wants none, there is no home,
+// or the process has more rights than its user.
+BERTH_MUST_CHECK berth_status berth_config_cache_dir(const berth_config *config, berth_arena *arena,
+                                                     const char **out_dir);
 
 // ---- recorded steps -----------------------------------------------------------------------------
 
