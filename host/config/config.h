@@ -136,7 +136,7 @@ BERTH_MUST_CHECK berth_status berth_config_cache_dir(const berth_config *config,
 
 // ---- recorded steps -----------------------------------------------------------------------------
 
-// Numbers of sequences, ascending, each once.
+// Numbers of sequences of a decode step, and of tokens of another one; ascending, each once.
 typedef struct berth_capture_sizes {
     int64_t *sizes; // [count], in the arena
     size_t count;   // 0: with enforce_eager only

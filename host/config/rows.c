@@ -82,8 +82,8 @@ const berth_option berth_config_rows[] = {
         .commands = MODEL_COMMANDS, .type = BERTH_OPTION_STR, .offset = AT(compilation_backend)),
     ROW(.name = "cudagraph-capture-sizes", .key = "compilation.cudagraph_capture_sizes",
         .value_name = "LIST",
-        .help =
-            "sequences of the decode steps that are recorded; without it 1, 2, 4, 8, 16, 24, ...",
+        .help = "sequences of recorded decode steps, and tokens of others; without it 1, 2, 4, 8, "
+                "16, 24, ...",
         .commands = MODEL_COMMANDS, .type = BERTH_OPTION_LIST, .separator = ',',
         .offset = AT(capture_sizes)),
     ROW(.name = "max-cudagraph-capture-size", .key = "compilation.max_cudagraph_capture_size",
