@@ -430,23 +430,33 @@ static void print_label(const gpu_op *op, const cuda_lt *lt, label *out) {
                    device.name);
 }
 
-// Whether cuBLASLt takes all of the shape's algorithms, in the workspace that there will be.
-static bool are_accepted(const cuda_lt *lt) {
+// What cuBLASLt says of an algorithm of the shape's, in the workspace that there will be.
+static cublasStatus_t ask(const cuda_lt *lt, const cuda_choice &choice) {
     const products *all = lt->all;
-    for (int i = 0; i < lt->count; ++i) {
-        layouts with;
-        cublasLtMatmulHeuristicResult_t result = {};
-        cuda_product p = lt->shape;
-        p.rows = lt->buckets[i].rows;
-        if (lay_out(all, p, &with) != BERTH_OK ||
-            all->call.cublasLtMatmulAlgoCheck(all->handle, lt->description, &with.weight, &with.x,
-                                              &with.y, &with.y, algorithm_of(lt->buckets[i]),
-                                              &result) != CUBLAS_STATUS_SUCCESS ||
-            result.workspaceSize > CUDA_LT_WORKSPACE) {
-            return false;
-        }
+    layouts with;
+    cublasLtMatmulHeuristicResult_t result = {};
+    cuda_product p = lt->shape;
+    p.rows = choice.rows;
+    // That there are scales is looked at, what they are is not.
+    p.scales = reinterpret_cast<const float *>(lt);
+    p.x_scales = p.scales;
+    if (lay_out(all, p, &with) != BERTH_OK || point(lt, p) != BERTH_OK) {
+        return CUBLAS_STATUS_INVALID_VALUE;
     }
-    return true;
+    const cublasStatus_t status =
+        all->call.cublasLtMatmulAlgoCheck(all->handle, lt->description, &with.weight, &with.x,
+                                          &with.y, &with.y, algorithm_of(choice), &result);
+    return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize > CUDA_LT_WORKSPACE
+               ? CUBLAS_STATUS_NOT_SUPPORTED
+               : status;
+}
+
+static cublasStatus_t ask_all(const cuda_lt *lt) {
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    for (int i = 0; i < lt->count && status == CUBLAS_STATUS_SUCCESS; ++i) {
+        status = ask(lt, lt->buckets[i]);
+    }
+    return status;
 }
 
 // Whether an earlier start has left choices that can be used; they are the shape's then.
@@ -460,13 +470,16 @@ static bool take_kept(const gpu_op *op, cuda_lt *lt, const label &kept) {
     }
     lt->count = cuda_choices_take(bytes, size, lt->shape.rows, lt->buckets);
     host->free(host, bytes);
-    if (lt->count > 0 && are_accepted(lt)) {
+    const cublasStatus_t status = ask_all(lt);
+    if (lt->count > 0 && status == CUBLAS_STATUS_SUCCESS) {
         BERTH_PLUGIN_LOG(host, BERTH_LOG_DEBUG, "cuda", "%s: %d choices of an earlier start",
                          kept.name, lt->count);
         return true;
     }
-    BERTH_PLUGIN_LOG(host, BERTH_LOG_WARN, "cuda", "%s: what was kept is ignored: %s", kept.name,
-                     lt->count > 0 ? "cuBLASLt takes no such algorithm" : "it is no such list");
+    BERTH_PLUGIN_LOG(host, BERTH_LOG_WARN, "cuda", "%s: what was kept is ignored: %s (status %d)",
+                     kept.name,
+                     lt->count > 0 ? "cuBLASLt takes no such algorithm" : "it is no such list",
+                     static_cast<int>(status));
     lt->count = 0;
     return false;
 }
