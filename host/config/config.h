@@ -46,6 +46,7 @@ struct berth_config {
     int64_t threads;                 // 0: all cores of the affinity mask
     int64_t compilation_mode;        // 0 .. 3
     const char *compilation_backend; // "eager" or "inductor"
+    int32_t capture_mode;            // berth_capture_mode
     berth_option_list capture_sizes; // of recorded steps; items NULL: the usual ones
     int64_t max_capture_size;        // the largest of them, -1: as large as is useful
     const char *quantization;        // NULL: from the checkpoint
@@ -136,6 +137,19 @@ BERTH_MUST_CHECK berth_status berth_config_cache_dir(const berth_config *config,
 
 // ---- recorded steps -----------------------------------------------------------------------------
 
+// Steps of one token of each of some sequences are recorded whole, others in pieces between what
+// depends on more than the number of tokens.
+typedef enum berth_capture_mode {
+    BERTH_CAPTURE_FULL_AND_PIECEWISE,
+    BERTH_CAPTURE_FULL_DECODE_ONLY,
+    BERTH_CAPTURE_PIECEWISE, // decode steps in pieces, too
+    BERTH_CAPTURE_NONE,
+} berth_capture_mode;
+extern const char *const berth_config_capture_modes[]; // the names, ends with NULL
+// What the mode says and enforce_eager does not forbid.
+bool berth_config_records_whole(const berth_config *config);
+bool berth_config_records_pieces(const berth_config *config);
+
 // Numbers of sequences of a decode step, and of tokens of another one; ascending, each once.
 typedef struct berth_capture_sizes {
     int64_t *sizes; // [count], in the arena
@@ -145,7 +159,7 @@ typedef struct berth_capture_sizes {
 // The user's list, or the usual one: 1, 2, 4, 8, then in steps of 8 to 256 and of 16 beyond, up to
 // the largest size and with the tokens of a step where that ends the list. Sizes above those tokens
 // are left out. INVALID_ARGUMENT: an item is no number above 0, a list that does not end with the
-// largest size, a list without sizes that enforce_eager does not ask for.
+// largest size, a list without sizes where something is to be recorded.
 BERTH_MUST_CHECK berth_status berth_config_capture_sizes(const berth_config *config,
                                                          berth_arena *arena,
                                                          berth_capture_sizes *out);

@@ -25,6 +25,10 @@ const char *const berth_config_dtypes[] = {"auto", "float32", "bfloat16", "float
 
 const char *const berth_config_kv_dtypes[] = {"auto", "fp8", "fp8_e4m3", NULL};
 
+// In the order of berth_capture_mode.
+const char *const berth_config_capture_modes[] = {"FULL_AND_PIECEWISE", "FULL_DECODE_ONLY",
+                                                  "PIECEWISE", "NONE", NULL};
+
 // In the order of berth_level.
 static const char *const log_levels[] = {"error", "warn", "info", "debug", "trace", NULL};
 
@@ -80,6 +84,10 @@ const berth_option berth_config_rows[] = {
     ROW(.name = "compilation-backend", .key = "compilation.backend", .value_name = "NAME",
         .help = "compile backend: eager or inductor", .default_text = "eager",
         .commands = MODEL_COMMANDS, .type = BERTH_OPTION_STR, .offset = AT(compilation_backend)),
+    ROW(.name = "cudagraph-mode", .key = "compilation.cudagraph_mode", .value_name = "MODE",
+        .help = "what is recorded: decode steps whole, other steps in pieces",
+        .default_text = "FULL_AND_PIECEWISE", .choices = berth_config_capture_modes,
+        .commands = MODEL_COMMANDS, .type = BERTH_OPTION_ENUM, .offset = AT(capture_mode)),
     ROW(.name = "cudagraph-capture-sizes", .key = "compilation.cudagraph_capture_sizes",
         .value_name = "LIST",
         .help = "sequences of recorded decode steps, and tokens of others; without it 1, 2, 4, 8, "

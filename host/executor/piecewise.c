@@ -89,7 +89,7 @@ static berth_status choose_numbers(berth_plan *plan) {
 }
 
 berth_status berth_piecewise_create(berth_plan *plan) {
-    if (plan->is_host || plan->request.config->enforce_eager ||
+    if (plan->is_host || !berth_config_records_pieces(plan->request.config) ||
         !berth_runtime_records(plan->runtime) || !berth_plan_can_be_filled_up(plan)) {
         return BERTH_OK;
     }

@@ -127,7 +127,7 @@ static berth_status judge_fallbacks(const berth_plan *plan) {
 // Where steps are recorded, room for what they are filled up with beside as many as there may be.
 static void make_room(berth_plan *plan) {
     plan->most_sequences = plan->request.max_sequences;
-    if (!plan->is_host && !plan->request.config->enforce_eager &&
+    if (!plan->is_host && berth_config_records_pieces(plan->request.config) &&
         berth_runtime_records(plan->runtime)) {
         plan->request.max_sequences += BERTH_NOBODYS_MOST;
     }

@@ -109,7 +109,7 @@ static berth_status choose_sizes(berth_plan *plan) {
 berth_status berth_recordings_create(berth_plan *plan) {
     const int64_t most = plan->most_sequences < plan->request.max_tokens ? plan->most_sequences
                                                                          : plan->request.max_tokens;
-    if (plan->is_host || plan->request.config->enforce_eager ||
+    if (plan->is_host || !berth_config_records_whole(plan->request.config) ||
         !berth_runtime_records(plan->runtime) || !is_all_recordable(plan)) {
         return BERTH_OK;
     }

@@ -40,7 +40,7 @@ static const char *const graph =
 #define PIECES  2
 #define NUMBERS 3 // of tokens: 2, 4, 8
 
-static void open_with(test_plan *it, const berth_op_impl *impls, size_t count, bool is_eager) {
+static void open_graph(test_plan *it, const berth_op_impl *impls, size_t count, int32_t mode) {
     const test_content content = {.impls = impls, .impl_count = count};
     test_plan_open(it, &content, "fake-recording");
     test_plan_parse(it, graph);
@@ -48,14 +48,18 @@ static void open_with(test_plan *it, const berth_op_impl *impls, size_t count, b
     test_plan_cache(it, "two", 2, 4);
     it->config.allow_fallback = true;
     it->config.max_num_seqs = MOST;
-    it->config.enforce_eager = is_eager;
+    it->config.capture_mode = mode;
     test_plan_list(it, &it->config.capture_sizes, "2,4,8");
+}
+
+static void open_with(test_plan *it, const berth_op_impl *impls, size_t count) {
+    open_graph(it, impls, count, BERTH_CAPTURE_FULL_AND_PIECEWISE);
     CHECK_OK(test_plan_create(it));
     test_plan_load(it);
 }
 
 static void open_plan(test_plan *it) {
-    open_with(it, test_device_impls, TEST_DEVICE_IMPLS, false);
+    open_with(it, test_device_impls, TEST_DEVICE_IMPLS);
     CHECK_OK(berth_plan_record(it->plan));
 }
 
@@ -188,7 +192,7 @@ TEST(executor_cuts_at_what_runs_on_the_host) {
         2, {1, 4},
          {1, 1}
     };
-    open_with(&it, test_device_impls + 1, TEST_DEVICE_IMPLS - 1, false); // all but norm
+    open_with(&it, test_device_impls + 1, TEST_DEVICE_IMPLS - 1); // all but norm
     CHECK_OK(berth_plan_record(it.plan));
     CHECK_UINT(berth_plan_captures(it.plan), 0);
     CHECK_UINT(berth_plan_pieces(it.plan), NUMBERS);
@@ -197,16 +201,78 @@ TEST(executor_cuts_at_what_runs_on_the_host) {
     test_plan_close(&it);
 }
 
-TEST(executor_records_no_pieces_when_the_user_forbids_it) {
+// What is recorded of which steps, for each mode of the configuration.
+typedef struct mode_case {
+    const char *name;
+    int32_t mode;
+    bool is_eager;
+    size_t whole;
+    size_t pieces;
+    uint64_t decode; // replays of a step that decodes
+    uint64_t mixed;
+} mode_case;
+
+static mode_case mode_cases[] = {
+    {
+     .name = "executor_records_both_by_default",
+     .whole = NUMBERS,
+     .pieces = NUMBERS * PIECES,
+     .decode = 1,
+     .mixed = PIECES,
+     },
+    {
+     .name = "executor_records_decode_steps_only",
+     .mode = BERTH_CAPTURE_FULL_DECODE_ONLY,
+     .whole = NUMBERS,
+     .decode = 1,
+     },
+    {
+     .name = "executor_records_decode_steps_in_pieces_too",
+     .mode = BERTH_CAPTURE_PIECEWISE,
+     .pieces = NUMBERS * PIECES,
+     .decode = PIECES,
+     .mixed = PIECES,
+     },
+    {
+     .name = "executor_records_nothing_where_the_mode_is_none",
+     .mode = BERTH_CAPTURE_NONE,
+     },
+    {
+     .name = "executor_records_no_pieces_where_steps_are_eager",
+     .is_eager = true,
+     },
+};
+
+static void check_mode_case(void **state) {
+    static const mixture decode = {
+        3, {1, 1, 1},
+         {0, 0, 0}
+    };
+    static const mixture mixed = {
+        3, {1, 4, 1},
+         {1, 1, 1}
+    };
+    const mode_case *wanted = *state;
     test_plan it;
-    open_with(&it, test_device_impls, TEST_DEVICE_IMPLS, true);
+    open_graph(&it, test_device_impls, TEST_DEVICE_IMPLS, wanted->mode);
+    it.config.enforce_eager = wanted->is_eager;
+    CHECK_OK(test_plan_create(&it));
+    test_plan_load(&it);
     CHECK_OK(berth_plan_record(it.plan));
-    CHECK_UINT(berth_plan_pieces(it.plan), 0);
-    for (size_t i = 0; i < BERTH_COUNT(grown); ++i) {
-        CHECK_UINT(run(&it, &grown[i], 1), 0);
+    CHECK_UINT(berth_plan_captures(it.plan), wanted->whole);
+    CHECK_UINT(berth_plan_pieces(it.plan), wanted->pieces);
+    for (int i = 0; i < 3; ++i) {
+        CHECK_UINT(run(&it, &decode, 3), wanted->decode);
+        CHECK_UINT(run(&it, &mixed, 2), wanted->mixed);
     }
-    CHECK_UINT(counted(&it)->captures, 0);
+    CHECK_UINT(counted(&it)->captures, wanted->whole + wanted->pieces);
     test_plan_close(&it);
+}
+
+TEST_CASES(executor_records_what_the_mode_says) {
+    for (size_t i = 0; i < BERTH_COUNT(mode_cases); ++i) {
+        test_add(cases, mode_cases[i].name, check_mode_case, &mode_cases[i]);
+    }
 }
 
 TEST(executor_records_pieces_again_for_another_cache_and_after_sleeping) {
@@ -247,7 +313,7 @@ TEST(executor_keeps_no_piece_when_one_fails) {
         impls[i] = test_device_impls[i];
         impls[i].forward = fail_later;
     }
-    open_with(&it, impls, TEST_DEVICE_IMPLS, false);
+    open_with(&it, impls, TEST_DEVICE_IMPLS);
     // Without rows a step has 8 calls, and 5 are recorded: run, or within either piece.
     for (int calls = 13; calls < 26; ++calls) {
         calls_left = calls;
