@@ -137,6 +137,7 @@ static berth_status build(berth_plan *plan) {
     BERTH_TRY(berth_place(plan));
     BERTH_TRY(judge_fallbacks(plan));
     BERTH_TRY(berth_choice_place(plan));
+    BERTH_TRY(berth_draw_place(plan));
     return berth_plan_write_notes(plan);
 }
 
@@ -245,6 +246,7 @@ berth_status berth_plan_ready(berth_plan *plan) {
     BERTH_TRY(berth_device_batch_create(plan));
     BERTH_TRY(berth_states_create(plan));
     BERTH_TRY(berth_choice_create(plan));
+    BERTH_TRY(berth_draw_create(plan));
     BERTH_TRY(berth_recordings_create(plan));
     plan->is_ready = true;
     BERTH_INFO("executor", "plans %zu steps for %zu ops in %llu bytes of activations",

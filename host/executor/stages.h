@@ -127,6 +127,11 @@ BERTH_MUST_CHECK berth_status berth_choice_place(berth_plan *plan);
 BERTH_MUST_CHECK berth_status berth_choice_create(berth_plan *plan);
 void berth_choice_update(berth_plan *plan, int64_t rows);
 
+// draw.c: behind that, what draws a token of each row, if the platform can.
+BERTH_MUST_CHECK berth_status berth_draw_place(berth_plan *plan);
+BERTH_MUST_CHECK berth_status berth_draw_create(berth_plan *plan);
+void berth_draw_destroy(berth_plan *plan);
+
 // record.c: room for recordings, if all steps can be recorded; the one that such a batch uses, NULL
 // when it is not recorded; the batch that has just begun recorded; all gone, since memory has
 // moved.
