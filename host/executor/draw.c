@@ -12,6 +12,17 @@
 // The op's inputs behind the logits, in its order; 8 bytes a row each.
 enum { TEMPERATURE, TOP_P, MIN_P, TOP_K, SEED, INDEX, OPTION_COUNT };
 
+struct berth_plan_draw {
+    berth_binding *binding;
+    berth_buffer buffer;                    // options, then ids
+    unsigned char *memory;                  // the same in host memory; owned
+    int64_t shape[2];                       // of the logits; its first number is everybody's
+    int64_t strides[1];                     // of options and ids
+    berth_tensor tensors[2 + OPTION_COUNT]; // logits, options, ids
+    const berth_tensor *inputs[1 + OPTION_COUNT];
+    berth_tensor *outputs[1];
+};
+
 // ---- at plan time -------------------------------------------------------------------------------
 
 // The site's types: logits and options in, ids out.
@@ -60,9 +71,13 @@ berth_status berth_draw_place(berth_plan *plan) {
     if (binding->impl == NULL || binding->space != BERTH_SPACE_DEVICE) {
         --plan->bindings.count;
         plan->counters = before;
-        binding = NULL;
+        return BERTH_OK;
     }
-    plan->draw.binding = binding;
+    plan->draw = BERTH_ARENA_NEW(plan->arena, struct berth_plan_draw);
+    if (plan->draw == NULL) {
+        return berth_arena_exhausted(plan->arena, "op sites");
+    }
+    plan->draw->binding = binding;
     return BERTH_OK;
 }
 
@@ -76,7 +91,7 @@ static uint64_t array_bytes(const berth_plan *plan) {
 }
 
 static void point_tensors(berth_plan *plan) {
-    berth_plan_draw *draw = &plan->draw;
+    struct berth_plan_draw *draw = plan->draw;
     for (size_t i = 0; i <= OPTION_COUNT; ++i) {
         draw->tensors[1 + i] = (berth_tensor){
             .size = sizeof(berth_tensor),
@@ -100,17 +115,17 @@ static void point_tensors(berth_plan *plan) {
 }
 
 berth_status berth_draw_create(berth_plan *plan) {
-    berth_plan_draw *draw = &plan->draw;
-    const uint64_t bytes = array_bytes(plan);
+    struct berth_plan_draw *draw = plan->draw;
     void *memory = NULL;
-    if (draw->binding == NULL) {
+    if (draw == NULL) {
         return BERTH_OK;
     }
+    const uint64_t bytes = array_bytes(plan);
     // Nobody plans a workspace behind the last step.
     if (berth_impl_workspace(plan, draw->binding) > 0) {
         BERTH_INFO("executor", "draws on the host: '%s' wants a workspace",
                    draw->binding->record.implementation);
-        draw->binding = NULL;
+        plan->draw = NULL;
         return BERTH_OK;
     }
     BERTH_TRY_NOTE(berth_runtime_alloc(plan->runtime, (1 + OPTION_COUNT) * bytes, &draw->buffer),
@@ -123,32 +138,37 @@ berth_status berth_draw_create(berth_plan *plan) {
 }
 
 void berth_draw_destroy(berth_plan *plan) {
-    berth_runtime_free_host(plan->runtime, plan->draw.memory);
-    berth_runtime_free(plan->runtime, &plan->draw.buffer);
+    if (plan->draw != NULL) {
+        berth_runtime_free_host(plan->runtime, plan->draw->memory);
+        berth_runtime_free(plan->runtime, &plan->draw->buffer);
+    }
 }
 
 // ---- for a step ---------------------------------------------------------------------------------
 
 bool berth_plan_draws(const berth_plan *plan) {
-    return plan->draw.binding != NULL;
+    return plan->draw != NULL;
+}
+
+// The row's place in an array of options, in host memory.
+static void *option_of(const berth_plan *plan, int option, int64_t row) {
+    return plan->draw->memory + (uint64_t)option * array_bytes(plan) +
+           (uint64_t)row * sizeof(int64_t);
 }
 
 void berth_plan_set_draw(berth_plan *plan, int64_t row, const berth_draw_options *options) {
-    const uint64_t gap = array_bytes(plan);
-    double *numbers = (double *)(void *)plan->draw.memory + row;
-    int64_t *integers = (int64_t *)(void *)(plan->draw.memory + TOP_K * gap) + row;
-    const size_t step = (size_t)gap / sizeof(int64_t);
-    numbers[TEMPERATURE * step] = options->temperature;
-    numbers[TOP_P * step] = options->top_p;
-    numbers[MIN_P * step] = options->min_p;
-    integers[(TOP_K - TOP_K) * step] = options->top_k < INT64_MAX ? (int64_t)options->top_k : 0;
-    integers[(SEED - TOP_K) * step] = (int64_t)options->seed;
-    integers[(INDEX - TOP_K) * step] = (int64_t)options->index;
+    *(double *)option_of(plan, TEMPERATURE, row) = options->temperature;
+    *(double *)option_of(plan, TOP_P, row) = options->top_p;
+    *(double *)option_of(plan, MIN_P, row) = options->min_p;
+    *(int64_t *)option_of(plan, TOP_K, row) =
+        options->top_k < INT64_MAX ? (int64_t)options->top_k : 0;
+    *(int64_t *)option_of(plan, SEED, row) = (int64_t)options->seed;
+    *(int64_t *)option_of(plan, INDEX, row) = (int64_t)options->index;
 }
 
 // Of the rows that are somebody's: they come first.
 static berth_status run(berth_plan *plan) {
-    berth_plan_draw *draw = &plan->draw;
+    struct berth_plan_draw *draw = plan->draw;
     const berth_binding *binding = draw->binding;
     const berth_op_args args = {
         .size = sizeof(args),
@@ -167,9 +187,9 @@ static berth_status run(berth_plan *plan) {
 }
 
 berth_status berth_plan_draw_ids(berth_plan *plan, const int32_t **out_ids) {
-    berth_plan_draw *draw = &plan->draw;
+    struct berth_plan_draw *draw = plan->draw;
     const uint64_t at = OPTION_COUNT * array_bytes(plan);
-    if (draw->binding == NULL || plan->tokens == 0) {
+    if (draw == NULL || plan->tokens == 0) {
         return BERTH_FAIL(WRONG_STATE, "the plan has nothing to draw from");
     }
     BERTH_TRY(berth_runtime_queue(plan->runtime, draw->buffer, 0, draw->memory, at));

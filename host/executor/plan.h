@@ -193,18 +193,6 @@ typedef struct berth_plan_choice {
     int32_t *memory;    // host copy; owned
 } berth_plan_choice;
 
-// What tokens are drawn with behind a run (draw.c).
-typedef struct berth_plan_draw {
-    berth_binding *binding;        // NULL: the platform does not draw
-    berth_buffer buffer;           // options, then ids
-    unsigned char *memory;         // the same in host memory; owned
-    int64_t shape[2];              // of the logits; its first number is everybody's
-    int64_t strides[1];            // of options and ids
-    berth_tensor tensors[8];       // logits, options, ids
-    const berth_tensor *inputs[7]; // of the op
-    berth_tensor *outputs[1];
-} berth_plan_draw;
-
 // ---- the plan -----------------------------------------------------------------------------------
 
 struct berth_plan {
@@ -214,7 +202,6 @@ struct berth_plan {
     berth_runtime *runtime;
     bool is_host; // the device's memory is host memory
     berth_custom_ops custom_ops;
-
     berth_array(berth_binding *) bindings;
     berth_dispatch_counters counters;
     berth_array(berth_plan_remark) notes;
@@ -238,7 +225,7 @@ struct berth_plan {
     berth_array(berth_plan_input) inputs;        // in host memory
     berth_array(berth_plan_input) device_inputs; // in the device's batch
     berth_plan_choice choice;
-    berth_plan_draw draw;
+    struct berth_plan_draw *draw; // draw.c; NULL: the platform does not draw
     berth_recording *recordings; // [recording_count], of one sequence and more
     int64_t recording_count;     // 0: nothing is recorded
     int64_t *capture_sizes;      // [capture_count], ascending; recorded by berth_plan_record
