@@ -4,6 +4,8 @@
 // f64, as the reference's.
 #include "order.h"
 
+#include <float.h>
+
 namespace {
 
 constexpr double DEPTH = 40.0; // powers of e below the likeliest
@@ -30,8 +32,10 @@ template <typename T> struct candidates {
     const T *logits;
     gpu_order_place last;
 
-    __device__ uint32_t key(int i) const {
-        const float logit = gpu_float(logits[i]);
+    __device__ float logit(int i) const {
+        return gpu_float(logits[i]);
+    }
+    __device__ uint32_t key(int i, float logit) const {
         const uint32_t own = ~gpu_order_key(logit);
         const bool is_in =
             own < last.key || (own == last.key && static_cast<uint32_t>(i) <= last.id);
@@ -43,7 +47,7 @@ template <typename T> struct candidates {
     __device__ uint32_t of(float value) const {
         return ~gpu_order_key(-value);
     }
-    __device__ double weight(int) const {
+    __device__ double weight(float) const {
         return 1;
     }
 };
@@ -52,30 +56,14 @@ template <typename T> struct weighed : candidates<T> {
     double largest;
     double temperature;
 
-    __device__ double weight(int i) const {
-        return exp((static_cast<double>(gpu_float(this->logits[i])) - largest) / temperature);
+    __device__ double weight(float logit) const {
+        return exp((static_cast<double>(logit) - largest) / temperature);
     }
 };
 
-// ---- over a block -------------------------------------------------------------------------------
+// ---- the likeliest ------------------------------------------------------------------------------
 
-template <typename S> __device__ S block_sum(S value, gpu_order_room<double> *room) {
-    S *sums = reinterpret_cast<S *>(&room->weights[0][0]);
-    for (int mask = 16; mask > 0; mask /= 2) {
-        value += gpu_shuffle_xor(value, mask);
-    }
-    if (threadIdx.x % 32 == 0) {
-        sums[threadIdx.x / 32] = value;
-    }
-    __syncthreads();
-    value = sums[threadIdx.x % 32];
-    __syncthreads();
-    for (int mask = 16; mask > 0; mask /= 2) {
-        value += gpu_shuffle_xor(value, mask);
-    }
-    return value;
-}
-
+// The least over a block, the same in all threads.
 __device__ uint32_t block_least(uint32_t value, gpu_order_room<double> *room) {
     uint32_t *least = reinterpret_cast<uint32_t *>(&room->weights[0][0]);
     for (int mask = 16; mask > 0; mask /= 2) {
@@ -95,53 +83,35 @@ __device__ uint32_t block_least(uint32_t value, gpu_order_room<double> *room) {
 
 // The largest logit and the first place that has it.
 template <typename T>
-__device__ gpu_order_place first_of(const T *logits, int count, gpu_order_room<double> *room) {
+__device__ gpu_order_place first_of(const candidates<T> &of, int count,
+                                    gpu_order_room<double> *room) {
     float largest = -INFINITY;
     uint32_t id = 0;
-    for (int i = threadIdx.x; i < count; i += GPU_ORDER_THREADS) {
-        const float logit = gpu_float(logits[i]);
+    gpu_order_each(of, count, [&](int i, float logit) {
         if (logit > largest) {
             largest = logit;
-            id = i;
+            id = static_cast<uint32_t>(i);
         }
-    }
+    });
     gpu_order_place out;
     out.key = block_least(~gpu_order_key(largest), room);
     out.id = block_least(~gpu_order_key(largest) == out.key ? id : NOWHERE, room);
     return out;
 }
 
-// Where what is too unlikely begins, and how many there are before.
-struct admitted {
-    uint32_t last;
-    int count;
-};
-
-template <typename T>
-__device__ admitted admit(const T *logits, int count, double largest, double lowest,
-                          gpu_order_room<double> *room) {
-    uint32_t first = NOWHERE; // of the order turned over
-    int inside = 0;
-    for (int i = threadIdx.x; i < count; i += GPU_ORDER_THREADS) {
-        const float logit = gpu_float(logits[i]);
-        if (static_cast<double>(logit) - largest >= lowest) {
-            first = min(first, gpu_order_key(logit));
-            ++inside;
-        }
+// The key of the least float that is not too far below the largest: rounding may have put it to
+// either side.
+__device__ uint32_t last_key(double largest, double lowest) {
+    float least = fmaxf(static_cast<float>(largest + lowest), -FLT_MAX);
+    while (static_cast<double>(least) - largest < lowest) {
+        least = nextafterf(least, INFINITY);
     }
-    admitted out;
-    out.last = ~block_least(first, room);
-    out.count = block_sum(inside, room);
-    return out;
-}
-
-template <typename T>
-__device__ double sum_of(const weighed<T> &of, int count, gpu_order_room<double> *room) {
-    double sum = 0;
-    for (int i = threadIdx.x; i < count; i += GPU_ORDER_THREADS) {
-        sum += of.key(i) == NOWHERE ? 0.0 : of.weight(i);
+    float next = nextafterf(least, -INFINITY);
+    while (next > -INFINITY && static_cast<double>(next) - largest >= lowest) {
+        least = next;
+        next = nextafterf(next, -INFINITY);
     }
-    return block_sum(sum, room);
+    return ~gpu_order_key(least);
 }
 
 // ---- a row --------------------------------------------------------------------------------------
@@ -172,33 +142,37 @@ __device__ int32_t draw_row(const operands &all, const T *logits, gpu_order_room
     const double temperature = all.temperature[row];
     const double top_p = all.top_p[row];
     const int64_t top_k = all.top_k[row];
-    const gpu_order_place first = first_of(logits, all.count, room);
+    const candidates<T> whole = {
+        logits, {NOWHERE, NOWHERE}
+    };
+    const gpu_order_place first = first_of(whole, all.count, room);
     const float largest = gpu_order_value(~first.key);
     if (!isfinite(largest) || !(temperature > 0)) {
         return isfinite(largest) ? static_cast<int32_t>(first.id) : -1;
     }
-    const double lowest = log(fmax(all.min_p[row], exp(-DEPTH))) * temperature;
-    const admitted in = admit(logits, all.count, static_cast<double>(largest), lowest, room);
+    const double lowest = fmin(log(fmax(all.min_p[row], exp(-DEPTH))), 0.0) * temperature;
+    const uint32_t last = last_key(static_cast<double>(largest), lowest);
     weighed<T> of = {
-        {logits, {in.last, NOWHERE}},
+        {logits, {last, NOWHERE}},
         static_cast<double>(largest), temperature
     };
-    if (top_k > 0 && top_k < in.count) {
+    if (top_k > 0 && top_k < all.count) {
         const candidates<T> counted = of;
-        of.last = gpu_order_find<true>(counted, all.count, first.key, of.last.key,
-                                       static_cast<double>(top_k - 1), room);
+        const double before = static_cast<double>(top_k - 1);
+        of.last = gpu_order_find<true>(
+            counted, all.count, first.key, last, [before](double) { return before; }, room);
     }
-    double sum = sum_of(of, all.count, room);
     if (top_p > 0 && top_p < 1) {
-        of.last = gpu_order_find<true>(of, all.count, first.key, of.last.key,
-                                       nextafter(top_p * sum, 0.0), room);
-        sum = sum_of(of, all.count, room);
+        of.last = gpu_order_find<true>(
+            of, all.count, first.key, of.last.key,
+            [top_p](double sum) { return nextafter(top_p * sum, 0.0); }, room);
     }
-    const uint32_t random =
-        random_word(static_cast<uint64_t>(all.seed[row]), static_cast<uint64_t>(all.index[row]));
-    return static_cast<int32_t>(
-        gpu_order_find<true>(of, all.count, first.key, of.last.key, random * 0x1p-32 * sum, room)
-            .id);
+    const double share =
+        random_word(static_cast<uint64_t>(all.seed[row]), static_cast<uint64_t>(all.index[row])) *
+        0x1p-32;
+    const gpu_order_place drawn = gpu_order_find<true>(
+        of, all.count, first.key, of.last.key, [share](double sum) { return share * sum; }, room);
+    return static_cast<int32_t>(drawn.id);
 }
 
 template <typename T>

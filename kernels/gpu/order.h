@@ -7,44 +7,16 @@
 //
 // A measure says what is ordered and what it weighs:
 //
-//   key(i)      0 to 2^32 − 2, ascending; of equal ones the lower i comes first
-//   weight(i)   S, not below 0
-//   value(key)  a float that ascends with the key, and
-//   of(value)   its inverse: by them an interval is divided while that is of use
+//   logit(i)         element i of the row
+//   key(i, logit)    0 to 2^32 − 2, ascending, else it is not in the order; of equal ones the lower
+//                    i comes first
+//   weight(logit)    S, not below 0
+//   value(key)       a float that ascends with the key, and
+//   of(value)        its inverse: by them an interval is divided while that is of use
 #ifndef BERTH_KERNELS_GPU_ORDER_H
 #define BERTH_KERNELS_GPU_ORDER_H
 
-#include "launch.h"
-
-#include <math.h>
-
-#define GPU_ORDER_THREADS 1024
-#define GPU_ORDER_WARPS   (GPU_ORDER_THREADS / 32)
-#define GPU_ORDER_PARTS   8 // of an interval
-#define GPU_ORDER_SWEEPS  4 // that divide by values; later ones by keys
-
-// A float's place among floats; −0 is 0.
-static __device__ inline uint32_t gpu_order_key(float value) {
-    const uint32_t bits = __float_as_uint(value + 0.0f);
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-static __device__ inline float gpu_order_value(uint32_t key) {
-    return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
-}
-
-struct gpu_order_place {
-    uint32_t key;
-    uint32_t id;
-};
-
-template <typename S> struct gpu_order_room {
-    S sums[GPU_ORDER_WARPS][GPU_ORDER_PARTS];
-    int counts[GPU_ORDER_WARPS][GPU_ORDER_PARTS];
-    uint64_t inside[GPU_ORDER_THREADS]; // key, id
-    S weights[2][GPU_ORDER_THREADS];
-    int count;
-    int found;
-};
+#include "order_row.h"
 
 // What is still looked at: keys [low, high), or of one key the ids.
 template <typename S> struct gpu_order_interval {
@@ -55,8 +27,9 @@ template <typename S> struct gpu_order_interval {
     uint32_t key; // that all have then
 
     // False: it is not inside.
-    template <typename M> __device__ bool place(const M &of, int i, uint32_t *out) const {
-        const uint32_t own = of.key(i);
+    template <typename M>
+    __device__ bool place(const M &of, int i, float logit, uint32_t *out) const {
+        const uint32_t own = of.key(i, logit);
         *out = has_ids ? static_cast<uint32_t>(i) : own;
         return *out >= low && *out < high && (!has_ids || own == key);
     }
@@ -92,18 +65,18 @@ gpu_order_sweep(const M &of, int count, const gpu_order_interval<S> &all, const 
         sums[part] = 0;
         counts[part] = 0;
     }
-    for (int i = threadIdx.x; i < count; i += GPU_ORDER_THREADS) {
+    gpu_order_each(of, count, [&](int i, float logit) {
         uint32_t place = 0;
-        if (!all.place(of, i, &place)) {
-            continue;
+        if (!all.place(of, i, logit, &place)) {
+            return;
         }
-        const S weight = of.weight(i);
+        const S weight = of.weight(logit);
 #pragma unroll
         for (int part = 0; part < GPU_ORDER_PARTS; ++part) {
             sums[part] += place < ends[part] ? weight : S{0};
             counts[part] += place < ends[part];
         }
-    }
+    });
 #pragma unroll
     for (int part = 0; part < GPU_ORDER_PARTS; ++part) {
         for (int mask = 16; mask > 0; mask /= 2) {
@@ -162,12 +135,13 @@ gpu_order_sort(const M &of, int count, const gpu_order_interval<S> &all, gpu_ord
         room->count = 0;
     }
     __syncthreads();
-    for (int i = own; i < count; i += GPU_ORDER_THREADS) {
+    gpu_order_each(of, count, [&](int i, float logit) {
         uint32_t place = 0;
-        if (all.place(of, i, &place)) {
-            room->inside[atomicAdd(&room->count, 1)] = static_cast<uint64_t>(of.key(i)) << 32 | i;
+        if (all.place(of, i, logit, &place)) {
+            room->inside[atomicAdd(&room->count, 1)] =
+                static_cast<uint64_t>(of.key(i, logit)) << 32 | static_cast<uint32_t>(i);
         }
-    }
+    });
     __syncthreads();
     for (unsigned size = 2; size <= GPU_ORDER_THREADS; size *= 2) {
         for (unsigned step = size / 2; step > 0; step /= 2) {
@@ -182,17 +156,13 @@ gpu_order_sort(const M &of, int count, const gpu_order_interval<S> &all, gpu_ord
     }
 }
 
-// The place among the few where the target is passed, else the last one.
+// What the few weigh, each with those before it; returned is where.
 template <typename S, typename M>
-static __device__ inline gpu_order_place gpu_order_pick(const M &of, S before, S target,
-                                                        gpu_order_room<S> *room) {
+static __device__ inline const S *gpu_order_add(const M &of, gpu_order_room<S> *room) {
     const int own = static_cast<int>(threadIdx.x);
-    const int inside = room->count;
     room->weights[0][own] =
-        own < inside ? of.weight(static_cast<int>(room->inside[own] & 0xffffffffu)) : S{0};
-    if (own == 0) {
-        room->found = inside - 1;
-    }
+        own < room->count ? of.weight(of.logit(static_cast<int>(room->inside[own] & 0xffffffffu)))
+                          : S{0};
     __syncthreads();
     int turn = 0;
     for (int step = 1; step < GPU_ORDER_THREADS; step *= 2, turn ^= 1) {
@@ -200,10 +170,21 @@ static __device__ inline gpu_order_place gpu_order_pick(const M &of, S before, S
         room->weights[turn ^ 1][own] = room->weights[turn][own] + left;
         __syncthreads();
     }
-    const S *sums = room->weights[turn];
+    return room->weights[turn];
+}
+
+// The place among the few where the target is passed, else the last one.
+template <typename S>
+static __device__ inline gpu_order_place gpu_order_pick(const S *sums, S before, S target,
+                                                        gpu_order_room<S> *room) {
+    const int own = static_cast<int>(threadIdx.x);
+    if (own == 0) {
+        room->found = room->count - 1;
+    }
+    __syncthreads();
     const bool is_passed = before + sums[own] > target;
     const bool was_passed = own > 0 && before + sums[own - (own > 0)] > target;
-    if (own < inside && is_passed && !was_passed) {
+    if (own < room->count && is_passed && !was_passed) {
         room->found = own;
     }
     __syncthreads();
@@ -212,19 +193,21 @@ static __device__ inline gpu_order_place gpu_order_pick(const M &of, S before, S
     return gpu_order_place{static_cast<uint32_t>(found >> 32), static_cast<uint32_t>(found)};
 }
 
-// The first in order of those with keys [low, high] with which their weights come to more than the
-// target; where they do not, the last. There is one. HAS_IDS: of equal ones the right one matters.
-template <bool HAS_IDS, typename S, typename M>
+// The first in order of those with keys [low, high] with which their weights come to more than
+// target_of(weight of them all); where they do not, the last. There is one. HAS_IDS: of equal ones
+// the right one matters.
+template <bool HAS_IDS, typename S, typename M, typename R>
 static __device__ inline gpu_order_place gpu_order_find(const M &of, int count, uint32_t low,
-                                                        uint32_t high, S target,
+                                                        uint32_t high, R target_of,
                                                         gpu_order_room<S> *room) {
     gpu_order_interval<S> all = {low, high + 1, 0, false, 0};
+    S target = 0;
     int inside = count;
     for (int sweep = 0; inside > GPU_ORDER_THREADS; ++sweep) {
         uint32_t ends[GPU_ORDER_PARTS];
         S sums[GPU_ORDER_PARTS];
         int counts[GPU_ORDER_PARTS];
-        if (!all.has_ids && all.high - all.low == 1) {
+        if (!all.has_ids && all.high - all.low == 1 && sweep > 0) {
             if (!HAS_IDS) {
                 return gpu_order_place{all.low, 0};
             }
@@ -232,10 +215,13 @@ static __device__ inline gpu_order_place gpu_order_find(const M &of, int count, 
         }
         gpu_order_divide(of, all, sweep, ends);
         gpu_order_sweep(of, count, all, ends, room, sums, counts);
+        target = sweep == 0 ? target_of(sums[GPU_ORDER_PARTS - 1]) : target;
         inside = gpu_order_narrow(&all, target, ends, sums, counts);
     }
     gpu_order_sort(of, count, all, room);
-    return gpu_order_pick(of, all.before, target, room);
+    const S *sums = gpu_order_add(of, room);
+    target = count > GPU_ORDER_THREADS ? target : target_of(sums[GPU_ORDER_THREADS - 1]);
+    return gpu_order_pick(sums, all.before, target, room);
 }
 
 #endif

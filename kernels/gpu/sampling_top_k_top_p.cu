@@ -23,8 +23,11 @@ struct operands {
 struct numbers {
     const float *logits;
 
-    __device__ uint32_t key(int i) const {
-        return gpu_order_key(logits[i]);
+    __device__ float logit(int i) const {
+        return logits[i];
+    }
+    __device__ uint32_t key(int, float logit) const {
+        return gpu_order_key(logit);
     }
     __device__ float value(uint32_t key) const {
         return gpu_order_value(key);
@@ -32,7 +35,7 @@ struct numbers {
     __device__ uint32_t of(float value) const {
         return gpu_order_key(value);
     }
-    __device__ float weight(int) const {
+    __device__ float weight(float) const {
         return 1;
     }
 };
@@ -41,8 +44,8 @@ struct numbers {
 struct weights : numbers {
     float largest;
 
-    __device__ float weight(int i) const {
-        return expf(logits[i] - largest);
+    __device__ float weight(float logit) const {
+        return expf(logit - largest);
     }
 };
 
@@ -53,18 +56,17 @@ struct facts {
     int count;
 };
 
-__device__ facts facts_of(const float *logits, int count, float *room) {
+__device__ facts facts_of(const numbers &of, int count, float *room) {
     float largest = -INFINITY;
     float negative = -INFINITY; // of the least one
     float above = 0;
-    for (int i = threadIdx.x; i < count; i += GPU_ORDER_THREADS) {
-        const float logit = logits[i];
+    gpu_order_each(of, count, [&](int, float logit) {
         if (logit > -INFINITY) {
             largest = fmaxf(largest, logit);
             negative = fmaxf(negative, -logit);
             above += 1;
         }
-    }
+    });
     facts out;
     out.largest = gpu_block_max(largest, room);
     __syncthreads();
@@ -82,8 +84,9 @@ __device__ float find_kth(const numbers &of, int count, const facts &row, int64_
         return -INFINITY;
     }
     const float target = static_cast<float>(row.count - static_cast<int>(k));
-    return gpu_order_value(gpu_order_find<false>(of, count, gpu_order_key(row.least),
-                                                 gpu_order_key(row.largest), target, room)
+    return gpu_order_value(gpu_order_find<false>(
+                               of, count, gpu_order_key(row.least), gpu_order_key(row.largest),
+                               [target](float) { return target; }, room)
                                .key);
 }
 
@@ -91,19 +94,14 @@ __device__ float find_kth(const numbers &of, int count, const facts &row, int64_
 __device__ gpu_order_place find_first(const weights &of, int count, float least, float p,
                                       gpu_order_room<float> *room) {
     const float from = fmaxf(least, of.largest - NO_WEIGHT);
-    float sum = 0;
-    for (int i = threadIdx.x; i < count; i += GPU_ORDER_THREADS) {
-        sum += of.logits[i] >= from ? of.weight(i) : 0.0f;
-    }
-    sum = gpu_block_sum(sum, &room->sums[0][0]);
-    __syncthreads();
     const float rest = 1.0f - p;
-    // Why so: nothing is cut where p is above 1, or NaN, or the sum is.
-    if (!(rest >= 0) || !(sum < INFINITY)) {
+    // Why so: nothing is cut where p is above 1 or NaN, or the largest has no weight.
+    if (!(rest >= 0) || !(of.largest < INFINITY)) {
         return gpu_order_place{0, 0};
     }
-    return gpu_order_find<true>(of, count, gpu_order_key(from), gpu_order_key(of.largest),
-                                rest * sum, room);
+    return gpu_order_find<true>(
+        of, count, gpu_order_key(from), gpu_order_key(of.largest),
+        [rest](float sum) { return rest * sum; }, room);
 }
 
 __global__ void __launch_bounds__(GPU_ORDER_THREADS) cut_kernel(operands all) {
@@ -113,7 +111,7 @@ __global__ void __launch_bounds__(GPU_ORDER_THREADS) cut_kernel(operands all) {
     const float *from = gpu_sampling_from(all.rows);
     float *to = gpu_sampling_to(all.rows);
     const int count = static_cast<int>(all.rows.count);
-    const facts row = facts_of(from, count, &room.sums[0][0]);
+    const facts row = facts_of(numbers{from}, count, &room.sums[0][0]);
     float least = -INFINITY;
     gpu_order_place first = {0, 0};
     if (all.k) {

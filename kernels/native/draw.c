@@ -86,7 +86,7 @@ static int comes_before(const float *logits, int32_t a, int32_t b) {
 // How many of the first may be drawn.
 static int64_t admit(const drawing *self) {
     const double largest = (double)self->logits[self->order[0]];
-    const double lowest = log(fmax(self->min_p, exp(-DEPTH))) * self->temperature;
+    const double lowest = fmin(log(fmax(self->min_p, exp(-DEPTH))), 0) * self->temperature;
     int64_t count = 0;
     while (count < self->count && !((double)self->logits[self->order[count]] - largest < lowest)) {
         ++count;
