@@ -45,10 +45,40 @@ struct gpu_encoder_call {
     float scale;
 };
 
+// mm_encoder_attn: a faster kernel brings an `attend` of its own.
+struct gpu_encoder : gpu_op {
+    int heads;
+    int kv_heads;
+    int width;
+    float scale;
+    berth_status (*attend)(const gpu_op *op, gpu_encoder_call call, berth_dtype dtype);
+};
+
+berth_status gpu_encoder_create(const berth_op_site *site, const berth_device *device,
+                                void **out_self);
+berth_status gpu_encoder_forward(void *self, const berth_op_args *args);
+
 berth_status gpu_encoder_check(const berth_op_site *site, int64_t width);
 // Completes the call: whether four elements are loaded at once. All in f32, one rounding to
 // `dtype`, which everything has.
 berth_status gpu_encoder_run(const gpu_op *op, gpu_encoder_call call, berth_dtype dtype);
+
+// Tokens of a segment, or those of it that one of them sees.
+struct gpu_encoder_span {
+    int begin;
+    int end;
+};
+
+static __device__ inline gpu_encoder_span gpu_encoder_segment(const gpu_encoder_call &all,
+                                                              int index) {
+    if (!all.starts) {
+        return gpu_encoder_span{index * all.length, (index + 1) * all.length};
+    }
+    const int64_t begin = gpu_integer(all.starts, all.starts_dtype, index);
+    const int64_t end = gpu_integer(all.starts, all.starts_dtype, index + 1);
+    return gpu_encoder_span{static_cast<int>(begin > 0 ? begin : 0),
+                            static_cast<int>(end < all.tokens ? end : all.tokens)};
+}
 
 // Where the head of a token begins.
 template <typename T>

@@ -55,19 +55,13 @@ __device__ void load_rows(const gpu_encoder_call &all, const gpu_encoder_field &
 
 // ---- what a token sees --------------------------------------------------------------------------
 
-struct span {
-    int begin;
-    int end;
-};
-
 // The segment of a token; empty where it has none.
-__device__ span segment_of(const gpu_encoder_call &all, int token) {
-    if (!all.starts) {
-        const int begin = token / all.length * all.length;
-        return span{begin, begin + all.length};
-    }
+__device__ gpu_encoder_span segment_of(const gpu_encoder_call &all, int token) {
     int low = 0;
     int high = all.segments - 1;
+    if (!all.starts) {
+        return gpu_encoder_segment(all, token / all.length);
+    }
     while (low < high) {
         const int middle = (low + high + 1) / 2;
         if (gpu_integer(all.starts, all.starts_dtype, middle) <= token) {
@@ -76,16 +70,12 @@ __device__ span segment_of(const gpu_encoder_call &all, int token) {
             high = middle - 1;
         }
     }
-    const int64_t begin = gpu_integer(all.starts, all.starts_dtype, low);
-    const int64_t end = gpu_integer(all.starts, all.starts_dtype, low + 1);
-    return token < begin || token >= end
-               ? span{token, token}
-               : span{static_cast<int>(begin),
-                      static_cast<int>(end < all.tokens ? end : all.tokens)};
+    const gpu_encoder_span own = gpu_encoder_segment(all, low);
+    return token < own.begin || token >= own.end ? gpu_encoder_span{token, token} : own;
 }
 
-__device__ span seen_by(const gpu_encoder_call &all, int token) {
-    span seen = segment_of(all, token);
+__device__ gpu_encoder_span seen_by(const gpu_encoder_call &all, int token) {
+    gpu_encoder_span seen = segment_of(all, token);
     if (all.window > 0) {
         seen.begin = max(seen.begin, token - all.window + 1);
         seen.end = static_cast<int>(
@@ -113,7 +103,7 @@ __device__ float largest_of_warp(float value) {
 // weigh is added up apart from the other lanes' until the end.
 template <int PER, int Q> struct queries {
     int first; // token
-    span seen[Q];
+    gpu_encoder_span seen[Q];
     float largest[Q];
     float total[Q];
     float sums[Q][PER];
@@ -122,7 +112,7 @@ template <int PER, int Q> struct queries {
         first = token;
 #pragma unroll
         for (int q = 0; q < Q; ++q) {
-            seen[q] = token + q < all.tokens ? seen_by(all, token + q) : span{0, 0};
+            seen[q] = token + q < all.tokens ? seen_by(all, token + q) : gpu_encoder_span{0, 0};
             largest[q] = -INFINITY;
             total[q] = 0;
 #pragma unroll
@@ -171,6 +161,9 @@ template <int PER, int Q> struct queries {
             }
         }
     }
+    // IS_CUT: a query does not see some of the keys. Why it matters: a weight of 0 does not hide
+    // what another segment has, if it is not finite.
+    template <bool IS_CUT>
     __device__ void add(int width, int count, const gpu_pack<float, Q> *weights,
                         const float *values) {
         const int stride = stride_of(width);
@@ -184,7 +177,7 @@ template <int PER, int Q> struct queries {
                 const float value = i < width ? values[j * stride + i] : 0.0f;
 #pragma unroll
                 for (int q = 0; q < Q; ++q) {
-                    sums[q][p] += weight.at[q] * value;
+                    sums[q][p] += IS_CUT && weight.at[q] == 0 ? 0.0f : weight.at[q] * value;
                 }
             }
         }
@@ -235,9 +228,11 @@ __global__ void __launch_bounds__(GPU_ENCODER_THREADS) encoder_kernel(gpu_encode
     gpu_wait_for_inputs();
     queries<PER, Q> mine;
     mine.begin(all, first + warp * Q);
-    const int end = seen_by(all, last).end;
+    const gpu_encoder_span low = seen_by(all, first);
+    const gpu_encoder_span high = seen_by(all, last);
+    const int end = high.end;
     load_rows<T>(all, all.query, head, first, all.tokens, WARPS * Q, rows);
-    for (int key = seen_by(all, first).begin; key < end; key += KEYS) {
+    for (int key = low.begin; key < end; key += KEYS) {
         float dots[Q] = {};
         load_rows<T>(all, all.key, kv_head, key, end, KEYS, tile);
         __syncthreads();
@@ -246,7 +241,11 @@ __global__ void __launch_bounds__(GPU_ENCODER_THREADS) encoder_kernel(gpu_encode
         __syncthreads();
         load_rows<T>(all, all.value, kv_head, key, end, KEYS, tile);
         __syncthreads();
-        mine.add(all.width, min(KEYS, end - key), weights, tile);
+        if (key < high.begin || key + KEYS > low.end) {
+            mine.template add<true>(all.width, min(KEYS, end - key), weights, tile);
+        } else {
+            mine.template add<false>(all.width, KEYS, weights, tile);
+        }
         __syncthreads();
     }
     mine.template store<T>(all, head);
@@ -307,21 +306,30 @@ berth_status gpu_encoder_run(const gpu_op *op, gpu_encoder_call call, berth_dtyp
 
 namespace {
 
-struct encoder : gpu_op {
-    int heads;
-    int kv_heads;
-    int width;
-    float scale;
-};
-
 berth_status supports(const berth_op_site *site, const berth_device *) {
     return gpu_encoder_check(site, berth_site_attribute(site, "head_size")->i64);
 }
 
-berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
-    const berth_status status = gpu_new<encoder>(site, device, out_self);
+// [batch, tokens, heads · width] or [batch, tokens, heads, width].
+gpu_encoder_field field_of(const gpu_encoder *op, const berth_tensor *x) {
+    gpu_encoder_field out = {};
+    out.data = berth_gpu_data(x);
+    out.middle_gap = x->strides[0];
+    out.inner_gap = x->strides[1];
+    out.head_gap = x->ndim == 4 ? x->strides[2] : op->width;
+    out.middle = INT_MAX;
+    out.inner = static_cast<int>(x->shape[1]);
+    return out;
+}
+
+} // namespace
+
+berth_status gpu_encoder_create(const berth_op_site *site, const berth_device *device,
+                                void **out_self) {
+    const berth_status status = gpu_new<gpu_encoder>(site, device, out_self);
     if (status == BERTH_OK) {
-        encoder *self = static_cast<encoder *>(*out_self);
+        gpu_encoder *self = static_cast<gpu_encoder *>(*out_self);
+        self->attend = gpu_encoder_run;
         const berth_attribute *scale = berth_site_attribute(site, "scale");
         const berth_attribute *kv_heads = berth_site_attribute(site, "num_kv_heads");
         self->heads = static_cast<int>(berth_site_attribute(site, "num_heads")->i64);
@@ -335,20 +343,8 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
     return status;
 }
 
-// [batch, tokens, heads · width] or [batch, tokens, heads, width].
-gpu_encoder_field field_of(const encoder *op, const berth_tensor *x) {
-    gpu_encoder_field out = {};
-    out.data = berth_gpu_data(x);
-    out.middle_gap = x->strides[0];
-    out.inner_gap = x->strides[1];
-    out.head_gap = x->ndim == 4 ? x->strides[2] : op->width;
-    out.middle = INT_MAX;
-    out.inner = static_cast<int>(x->shape[1]);
-    return out;
-}
-
-berth_status forward(void *self, const berth_op_args *args) {
-    const encoder *op = static_cast<const encoder *>(self);
+berth_status gpu_encoder_forward(void *self, const berth_op_args *args) {
+    const gpu_encoder *op = static_cast<const gpu_encoder *>(self);
     const berth_tensor *query = args->inputs[QUERY];
     const berth_tensor *starts = args->inputs[CU_SEQLENS];
     gpu_encoder_call call = {};
@@ -358,17 +354,15 @@ berth_status forward(void *self, const berth_op_args *args) {
     call.out = field_of(op, args->outputs[0]);
     call.starts = starts ? berth_gpu_data(starts) : nullptr;
     call.starts_dtype = starts ? starts->dtype : BERTH_DTYPE_I32;
-    call.segments = starts ? static_cast<int>(starts->shape[0] - 1) : 0;
+    call.segments = static_cast<int>(starts ? starts->shape[0] - 1 : query->shape[0]);
     call.length = static_cast<int>(query->shape[1]);
     call.tokens = static_cast<int>(query->shape[0] * query->shape[1]);
     call.heads = op->heads;
     call.kv_heads = op->kv_heads;
     call.width = op->width;
     call.scale = op->scale;
-    return gpu_encoder_run(op, call, query->dtype);
+    return op->attend(op, call, query->dtype);
 }
-
-} // namespace
 
 extern "C" {
 extern const berth_op_impl berth_kernel_mm_encoder_attn;
@@ -377,8 +371,8 @@ const berth_op_impl berth_kernel_mm_encoder_attn = {
     .revision = 1,
     .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,
     .supports = supports,
-    .create = create,
-    .forward = forward,
+    .create = gpu_encoder_create,
+    .forward = gpu_encoder_forward,
     .destroy = gpu_destroy,
 };
 }
