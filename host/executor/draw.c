@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drawing a token of each row on the device: where the platform has the op 'draw' for the logits, a
-// vocabulary of them need not come to the host for a request that is not greedy. It is no step of
+// Drawing a token of each row on the device: where the platform has the op 'sample' for the logits,
+// a vocabulary of them need not come to the host for a request that is not greedy. It is no step of
 // the plan, since a step that nobody draws from should not pay for it: it is queued behind a run,
 // with the options that one copy brings.
 #include "executor/stages.h"
 
 #include "base/log.h"
 
-#define DRAW_OP "draw"
+#define DRAW_OP "sample"
 
 // The op's inputs behind the logits, in its order; 8 bytes a row each.
 enum { TEMPERATURE, TOP_P, MIN_P, TOP_K, SEED, INDEX, OPTION_COUNT };

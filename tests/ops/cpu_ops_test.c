@@ -17,11 +17,11 @@ static const exception exceptions[] = {
     {"all_gather",     "a world of one: a copy, which the reference makes"      },
     {"all_reduce",     "a world of one: a copy, which the reference makes"      },
     {"broadcast",      "a world of one: a copy, which the reference makes"      },
-    {"draw",           "on the host the worker draws by itself"                 },
     {"gather",         "a world of one: a copy, which the reference makes"      },
     {"recv",           "a world of one: nobody sends"                           },
     {"reduce_scatter", "a world of one: a copy, which the reference makes"      },
     {"rel_pos_attn",   "an encoder of images runs it once a picture, no decoder"},
+    {"sample",         "on the host the worker draws by itself"                 },
     {"send",           "a world of one: nobody receives"                        },
 };
 

@@ -91,8 +91,8 @@ static const berth_op argmax = {
 };
 static const berth_op draw = {
     .size = sizeof(berth_op),
-    .name = "draw",
-    .class_name = "Draw",
+    .name = "sample",
+    .class_name = "Sample",
     .revision = 1,
     .inputs = inputs,
     .input_count = INPUT_COUNT,
@@ -126,7 +126,7 @@ static void open_plan(test_plan *it, size_t impl_count, bool has_workspace) {
     static berth_op_impl impls[WITH_DRAW];
     memcpy(impls, test_device_impls, sizeof test_device_impls);
     impls[TEST_DEVICE_IMPLS] = impl_of("argmax", "oot.argmax");
-    impls[NO_DRAW] = impl_of("draw", "oot.draw");
+    impls[NO_DRAW] = impl_of("sample", "oot.sample");
     impls[NO_DRAW].workspace = has_workspace ? some_workspace : NULL;
     const test_content content = {
         .impls = impls,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// draw: the token after each row of logits, as a request's options say, where the logits are. What
-// a worker does on the host by berth_sampling (plugin-api/berth/worker.h), but for bans and
+// sample: the token after each row of logits, as a request's options say, where the logits are.
+// What a worker does on the host by berth_sampling (plugin-api/berth/worker.h), but for bans and
 // penalties, so the text of a request does not depend on where it is drawn.
 //
 //   logits       [rows, n]  f32, f16 or bf16; NaN is as good as −inf
@@ -176,10 +176,10 @@ static const berth_op_argument *const inputs[] = {
     BERTH_INPUT("index"),
 };
 
-const berth_op berth_op_draw = {
+const berth_op berth_op_sample = {
     .size = sizeof(berth_op),
-    .name = "draw",
-    .class_name = "Draw",
+    .name = "sample",
+    .class_name = "Sample",
     .revision = 1,
     .inputs = inputs,
     .input_count = sizeof inputs / sizeof inputs[0],

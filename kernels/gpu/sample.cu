@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// draw on a GPU: a block a row, which asks order.h for three places: the last of the first top_k,
+// sample on a GPU: a block a row, which asks order.h for three places: the last of the first top_k,
 // the last of the nucleus, and the one that the random number points to. Weights and their sums are
 // f64, as the reference's.
 #include "order.h"
@@ -176,7 +176,7 @@ __device__ int32_t draw_row(const operands &all, const T *logits, gpu_order_room
 }
 
 template <typename T>
-__global__ void __launch_bounds__(GPU_ORDER_THREADS) draw_kernel(operands all) {
+__global__ void __launch_bounds__(GPU_ORDER_THREADS) sample_kernel(operands all) {
     __shared__ gpu_order_room<double> room;
     gpu_let_next_begin();
     gpu_wait_for_inputs();
@@ -210,16 +210,16 @@ berth_status forward(void *self, const berth_op_args *args) {
         return BERTH_OK;
     }
     return gpu_with_type(logits->dtype, [&](auto type) {
-        return gpu_run(op, "draw", grid, draw_kernel<typename decltype(type)::type>, all);
+        return gpu_run(op, "sample", grid, sample_kernel<typename decltype(type)::type>, all);
     });
 }
 
 } // namespace
 
 extern "C" {
-extern const berth_op_impl berth_kernel_draw;
-const berth_op_impl berth_kernel_draw = {
-    BERTH_GPU_KERNEL("draw"),
+extern const berth_op_impl berth_kernel_sample;
+const berth_op_impl berth_kernel_sample = {
+    BERTH_GPU_KERNEL("sample"),
     .revision = 1,
     .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,
     .create = gpu_create,

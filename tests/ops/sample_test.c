@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The op 'draw' and the worker's sampler are two programs of one rule: whatever the row and the
+// The op 'sample' and the worker's sampler are two programs of one rule: whatever the row and the
 // options, the token is the same.
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "support/test.h"
 #include "worker/sampler.h"
 
-extern const berth_op berth_op_draw;
+extern const berth_op berth_op_sample;
 
 #define ROWS  64
 #define VOCAB 700
@@ -68,7 +68,7 @@ static int32_t sampled(const op_case *of, int64_t row, const berth_sampling *opt
 // `step`: logits are multiples of it, so there are ties; `from`: rows begin with as many that are
 // −infinity.
 static void compare(double range, double step, int64_t from) {
-    op_line line = {.op = &berth_op_draw, .name = "alike"};
+    op_line line = {.op = &berth_op_sample, .name = "alike"};
     op_case at_hand;
     op_results got;
     berth_sampling options[ROWS];
@@ -95,24 +95,24 @@ static void compare(double range, double step, int64_t from) {
     op_case_free(&at_hand);
 }
 
-TEST(draw_and_the_sampler_agree_on_sharp_rows) {
+TEST(sample_and_the_sampler_agree_on_sharp_rows) {
     compare(20, 1e-6, 0);
 }
 
-TEST(draw_and_the_sampler_agree_on_flat_rows) {
+TEST(sample_and_the_sampler_agree_on_flat_rows) {
     compare(0.001, 1e-9, 0);
 }
 
-TEST(draw_and_the_sampler_agree_on_ties) {
+TEST(sample_and_the_sampler_agree_on_ties) {
     compare(4, 1, 0);
 }
 
-TEST(draw_and_the_sampler_agree_where_little_is_left) {
+TEST(sample_and_the_sampler_agree_where_little_is_left) {
     compare(8, 1e-6, VOCAB - 5);
 }
 
 TEST(a_row_without_a_finite_logit_has_no_token) {
-    op_line line = {.op = &berth_op_draw, .name = "none"};
+    op_line line = {.op = &berth_op_sample, .name = "none"};
     op_case at_hand;
     op_results got;
     (void)snprintf(line.body, sizeof line.body,
