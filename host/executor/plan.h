@@ -226,12 +226,12 @@ struct berth_plan {
     berth_array(berth_plan_input) device_inputs; // in the device's batch
     berth_plan_choice choice;
     struct berth_plan_draw *draw; // draw.c; NULL: the platform does not draw
-    berth_recording *recordings; // [recording_count], of one sequence and more
-    int64_t recording_count;     // 0: nothing is recorded
-    int64_t *capture_sizes;      // [capture_count], ascending; recorded by berth_plan_record
-    size_t capture_count;        // 0: steps are not filled up
-    berth_buffer weights;        // where the device's memory is host memory: all of them,
-    uint64_t weights_used;       // one behind another as they come
+    berth_recording *recordings;  // [recording_count], of one sequence and more
+    int64_t recording_count;      // 0: nothing is recorded
+    int64_t *capture_sizes;       // [capture_count], ascending; recorded by berth_plan_record
+    size_t capture_count;         // 0: steps are not filled up
+    berth_buffer weights;         // where the device's memory is host memory: all of them,
+    uint64_t weights_used;        // one behind another as they come
     berth_buffer device_block;
     void *host_block;
     uint64_t block_bytes[BERTH_SPACE_COUNT];
