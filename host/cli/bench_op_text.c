@@ -288,6 +288,8 @@ static void fill_numbers(const operand *of, void *data, size_t count) {
             ((int64_t *)data)[i] = (int64_t)number;
         } else if (of->type.dtype == BERTH_DTYPE_I32) {
             ((int32_t *)data)[i] = (int32_t)number;
+        } else if (of->type.dtype == BERTH_DTYPE_F64) {
+            ((double *)data)[i] = number;
         } else {
             ((uint8_t *)data)[i] = (uint8_t)number;
         }

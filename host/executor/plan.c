@@ -147,6 +147,7 @@ static berth_status build(berth_plan *plan) {
     BERTH_TRY(berth_place(plan));
     BERTH_TRY(judge_fallbacks(plan));
     BERTH_TRY(berth_choice_place(plan));
+    BERTH_TRY(berth_draw_place(plan));
     return berth_plan_write_notes(plan);
 }
 
@@ -255,6 +256,7 @@ berth_status berth_plan_ready(berth_plan *plan) {
     BERTH_TRY(berth_device_batch_create(plan));
     BERTH_TRY(berth_states_create(plan));
     BERTH_TRY(berth_choice_create(plan));
+    BERTH_TRY(berth_draw_create(plan));
     BERTH_TRY(berth_recordings_create(plan));
     BERTH_TRY(berth_piecewise_create(plan));
     plan->is_ready = true;

@@ -194,7 +194,6 @@ struct berth_plan {
     berth_runtime *runtime;
     bool is_host; // the device's memory is host memory
     berth_custom_ops custom_ops;
-
     berth_array(berth_binding *) bindings;
     berth_dispatch_counters counters;
     berth_array(berth_plan_remark) notes;
@@ -218,10 +217,11 @@ struct berth_plan {
     berth_array(berth_plan_input) inputs;        // in host memory
     berth_array(berth_plan_input) device_inputs; // in the device's batch
     berth_plan_choice choice;
-    berth_recording *recordings; // [recording_count], of one sequence and more
-    int64_t recording_count;     // 0: nothing is recorded
-    int64_t *capture_sizes;      // [capture_count], ascending; recorded by berth_plan_record
-    size_t capture_count;        // 0: steps are not filled up
+    struct berth_plan_draw *draw; // draw.c; NULL: the platform does not draw
+    berth_recording *recordings;  // [recording_count], of one sequence and more
+    int64_t recording_count;      // 0: nothing is recorded
+    int64_t *capture_sizes;       // [capture_count], ascending; recorded by berth_plan_record
+    size_t capture_count;         // 0: steps are not filled up
     berth_array(berth_piece) pieces;
     berth_piecewise *piecewise; // [piecewise_count], by tokens
     size_t piecewise_count; // 0: other steps than those of one token a sequence are not recorded

@@ -127,6 +127,11 @@ BERTH_MUST_CHECK berth_status berth_choice_place(berth_plan *plan);
 BERTH_MUST_CHECK berth_status berth_choice_create(berth_plan *plan);
 void berth_choice_update(berth_plan *plan, int64_t rows);
 
+// draw.c: behind that, what draws a token of each row, if the platform can.
+BERTH_MUST_CHECK berth_status berth_draw_place(berth_plan *plan);
+BERTH_MUST_CHECK berth_status berth_draw_create(berth_plan *plan);
+void berth_draw_destroy(berth_plan *plan);
+
 // record.c: what the plan's steps allow: one of them recorded; steps filled up with what is
 // nobody's.
 bool berth_step_is_recordable(const berth_step_note *note);

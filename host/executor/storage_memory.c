@@ -179,6 +179,7 @@ void berth_blocks_destroy(berth_plan *plan) {
         berth_free(plan->results[i].floats);
     }
     berth_runtime_free_host(plan->runtime, plan->choice.memory);
+    berth_draw_destroy(plan);
     berth_runtime_free_host(plan->runtime, plan->device_batch.staging);
     berth_runtime_free(plan->runtime, &plan->device_batch.buffer);
     berth_runtime_free(plan->runtime, &plan->device_block);

@@ -314,20 +314,51 @@ static berth_status execute_model(berth_worker *worker, const berth_scheduler_ou
                                                                    : BERTH_OK;
 }
 
-static bool is_greedy(const berth_scheduler_output *input) {
+// Whether it holds for every row that gets a token.
+static bool are_all(const berth_scheduler_output *input,
+                    bool (*is_it)(const berth_sampling *sampling)) {
     for (int64_t row = 0; row < input->batch->logits_row_count; ++row) {
-        if (input->sampling[row] && !berth_sampling_is_greedy(input->sampling[row])) {
+        if (input->sampling[row] && !is_it(input->sampling[row])) {
             return false;
         }
     }
     return true;
 }
 
-// Where the device has picked the likeliest ids already, only those come here.
-static berth_status take_choices(berth_default_worker *base, const berth_scheduler_output *input,
-                                 berth_model_output *out) {
-    const int32_t *ids = NULL;
-    BERTH_TRY(berth_plan_choices(base->plan, &ids));
+static void set_draws(berth_plan *plan, const berth_scheduler_output *input) {
+    for (int64_t row = 0; row < input->batch->logits_row_count; ++row) {
+        const berth_sampling *sampling = input->sampling[row];
+        const berth_draw_options options = {
+            .temperature = sampling ? sampling->temperature : 0,
+            .top_p = sampling ? sampling->top_p : 0,
+            .min_p = sampling ? sampling->min_p : 0,
+            .top_k = sampling ? sampling->top_k : 0,
+            .seed = sampling ? sampling->seed : 0,
+            .index = sampling ? sampling->index : 0,
+        };
+        berth_plan_set_draw(plan, row, &options);
+    }
+}
+
+// On the device, when it can and nobody wants logits; else *out_ids stays NULL.
+static berth_status choose(berth_default_worker *base, const berth_scheduler_output *input,
+                           const int32_t **out_ids) {
+    if (input->want_logits) {
+        return BERTH_OK;
+    }
+    if (berth_plan_chooses(base->plan) && are_all(input, berth_sampling_is_greedy)) {
+        return berth_plan_choices(base->plan, out_ids);
+    }
+    if (berth_plan_draws(base->plan) && are_all(input, berth_sampling_is_plain)) {
+        set_draws(base->plan, input);
+        return berth_plan_draw_ids(base->plan, out_ids);
+    }
+    return BERTH_OK;
+}
+
+// Where the device has chosen, only ids come here.
+static berth_status take_ids(berth_default_worker *base, const berth_scheduler_output *input,
+                             const int32_t *ids, berth_model_output *out) {
     for (uint64_t row = 0; row < out->row_count; ++row) {
         base->sampler.token_ids[row] = input->sampling[row] ? ids[row] : -1;
         if (input->sampling[row] && ids[row] < 0) {
@@ -343,8 +374,10 @@ static berth_status sample_tokens(berth_worker *worker, const berth_scheduler_ou
     berth_default_worker *base = berth_worker_base(worker);
     out->row_count = (uint64_t)input->batch->logits_row_count;
     out->vocab_size = (uint64_t)base->build->description.vocab_size;
-    if (berth_plan_chooses(base->plan) && !input->want_logits && is_greedy(input)) {
-        return take_choices(base, input, out);
+    const int32_t *ids = NULL;
+    BERTH_TRY(choose(base, input, &ids));
+    if (ids) {
+        return take_ids(base, input, ids, out);
     }
     BERTH_TRY(fill_logits(base, out));
     BERTH_TRY(berth_sampler_run(&base->sampler, input->sampling, out));

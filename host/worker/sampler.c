@@ -152,8 +152,12 @@ berth_status berth_sampler_no_choice(void) {
                       "the model's logits have no finite maximum: no token can be chosen");
 }
 
+bool berth_sampling_is_plain(const berth_sampling *sampling) {
+    return sampling->logprobs == 0 && !changes_logits(sampling);
+}
+
 bool berth_sampling_is_greedy(const berth_sampling *sampling) {
-    return !(sampling->temperature > 0) && sampling->logprobs == 0 && !changes_logits(sampling);
+    return !(sampling->temperature > 0) && berth_sampling_is_plain(sampling);
 }
 
 berth_status berth_sample_token(berth_sampler *sampler, const float *logits,

@@ -47,7 +47,9 @@ BERTH_MUST_CHECK berth_status berth_sample_token(berth_sampler *sampler, const f
 size_t berth_draw(berth_sampler *sampler, const float *logits, float maximum,
                   const berth_sampling *sampling);
 
-// Whether only the largest logit matters: nothing is banned, penalised, drawn or told.
+// Whether the logits count as they are, and only the token: nothing is banned, penalised or told.
+bool berth_sampling_is_plain(const berth_sampling *sampling);
+// Whether only the largest logit matters: beyond that nothing is drawn.
 bool berth_sampling_is_greedy(const berth_sampling *sampling);
 berth_status berth_sampler_no_choice(void); // the failure for a row without a finite maximum
 

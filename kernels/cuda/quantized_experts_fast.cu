@@ -239,8 +239,9 @@ berth_status supports(const berth_op_site *site, const berth_device *) {
 
 berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     const berth_status status = gpu_coded_create(site, device, out_self);
-    if (status == BERTH_OK) {
-        static_cast<gpu_coded *>(*out_self)->multiply = multiply_many;
+    gpu_coded *self = static_cast<gpu_coded *>(*out_self);
+    if (status == BERTH_OK && self->kind != GPU_CODES_NVFP4) {
+        self->multiply = multiply_many;
     }
     return status;
 }
@@ -254,7 +255,7 @@ const berth_op_impl berth_kernel_quantized_experts_fast = {
     .op = "quantized_experts",
     .name = "cuda.quantized_experts",
     .dispatch_key = BERTH_DISPATCH_CUDA,
-    .revision = 1,
+    .revision = 2,
     .priority = 10,
     .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,
     .supports = supports,

@@ -82,8 +82,7 @@ template <typename F> struct gpu_activation : gpu_op { F formula; };
 
 static inline berth_status gpu_activation_supports(const berth_op_site *site,
                                                    const berth_device *) {
-    const berth_status status = gpu_check_floats(site, 0);
-    return status == BERTH_OK ? gpu_check_rank(site, 0) : status;
+    return gpu_check_floats(site, 0);
 }
 
 template <typename F>

@@ -8,10 +8,12 @@
 
 struct gpu_attention : gpu_op {
     float scale;
-    float soft_cap; // 0: none
-    int64_t window; // 0: none
-    int64_t chunk;  // 0: none
-    uint64_t group; // of caches
+    float soft_cap;  // 0: none
+    int64_t window;  // 0: none
+    int64_t chunk;   // 0: none
+    uint64_t group;  // of caches
+    int32_t *causal; // [causal_count] in device memory; NULL: every sequence is
+    int causal_count;
 };
 
 // The operands of a call. Strides in elements unless they say bytes.
@@ -29,14 +31,19 @@ struct gpu_attention_call {
     berth_dtype sink_dtype;
     const void *slopes; // of alibi, NULL: none
     berth_dtype slope_dtype;
-    const int32_t *starts;      // query_start_loc
-    const int32_t *lengths;     // seq_lens
+    gpu_rows first_key; // of tokens before every sequence, rows are (token, head); data NULL: none
+    gpu_rows first_value;
+    const int32_t *causal;  // whether each sequence is, the last entry for all behind; NULL: all
+    const int32_t *starts;  // query_start_loc
+    const int32_t *lengths; // seq_lens
     const int32_t *block_table; // rows of table_stride
     const int64_t *slots;       // NULL: nothing is stored
     int64_t table_stride;
     int64_t blocks; // of the caches
     int tokens;
     int sequences;
+    int first_tokens; // before every sequence
+    int causal_count;
     int heads;
     int kv_heads;
     int width;
@@ -48,7 +55,8 @@ struct gpu_attention_call {
     int chunk;
 };
 
-// Refuses what no kernel here knows: sequences that see later positions, tokens before the first.
+// Refuses what gpu.paged_attention alone knows: sequences that see later positions, tokens before
+// the first.
 berth_status gpu_attention_check(const berth_op_site *site);
 void gpu_attention_read(const berth_op_site *site, gpu_attention *self);
 // Fails without a batch.

@@ -13,6 +13,9 @@ struct gpu_coded_stack {
     int64_t outputs; // of an expert
     int64_t depth;
     int64_t groups; // scales of a row of the input
+    // Experts see an input of their own: its columns are in another order, or its codes are made
+    // with a divisor of each. So it has a row a choice, not one a token.
+    bool is_own;
 };
 
 // A call: the choices and what lies between the steps.

@@ -20,6 +20,7 @@ enum gpu_codes_kind {
     GPU_CODES_STATIC,
     GPU_CODES_TOKEN,
     GPU_CODES_GROUP,
+    GPU_CODES_NVFP4, // groups of 16, below a divisor of each expert
 };
 
 static inline gpu_codes_kind gpu_codes_kind_of(const char *name) {

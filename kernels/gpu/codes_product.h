@@ -51,6 +51,14 @@ struct gpu_codes_x_e4m3 {
         return gpu_from_f8_bits(code);
     }
 };
+// Twice the numbers of e2m1.
+struct gpu_codes_x_e2m1 {
+    using element = uint8_t;
+    using sum = float;
+    static __device__ float number(uint8_t code) {
+        return static_cast<float>(static_cast<int8_t>(code));
+    }
+};
 
 // ---- weights ------------------------------------------------------------------------------------
 

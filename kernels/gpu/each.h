@@ -46,8 +46,7 @@ static berth_status gpu_each_alike(const gpu_op *op, const F &formula, const ber
 
 // A site of floats whose input 0 has rows.
 static inline berth_status gpu_each_supports(const berth_op_site *site, const berth_device *) {
-    const berth_status status = gpu_check_floats(site, 0);
-    return status == BERTH_OK ? gpu_check_rank(site, 0) : status;
+    return gpu_check_floats(site, 0);
 }
 
 #endif

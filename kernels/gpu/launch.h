@@ -127,7 +127,8 @@ static inline berth_status gpu_check_same(const berth_op_site *site, uint64_t in
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-// A tensor of at most 3 dimensions as rows of its last one.
+// A tensor as rows of its last dimension. What lies behind the first one has no gaps but between
+// rows: no op is given another layout.
 struct gpu_rows {
     char *data;        // NULL: absent
     int64_t inner;     // rows of one step of the first dimension
@@ -140,10 +141,14 @@ static inline gpu_rows gpu_rows_of(const berth_tensor *tensor) {
         return gpu_rows{nullptr, 1, 0, 0};
     }
     const int64_t bytes = BERTH_DTYPE_BITS(tensor->dtype) / 8;
-    const int is_deep = tensor->ndim == 3;
-    return gpu_rows{static_cast<char *>(berth_gpu_data(tensor)), is_deep ? tensor->shape[1] : 1,
-                    tensor->ndim > 1 ? tensor->strides[0] * bytes : 0,
-                    is_deep ? tensor->strides[1] * bytes : 0};
+    const int is_deep = tensor->ndim > 2;
+    gpu_rows rows = {static_cast<char *>(berth_gpu_data(tensor)), 1,
+                     tensor->ndim > 1 ? tensor->strides[0] * bytes : 0,
+                     is_deep ? tensor->strides[tensor->ndim - 2] * bytes : 0};
+    for (int32_t dim = 1; dim < tensor->ndim - 1; ++dim) {
+        rows.inner *= tensor->shape[dim];
+    }
+    return rows;
 }
 
 // Why 32 bits: a division of 64 takes as long as a load, and no batch has so many rows.

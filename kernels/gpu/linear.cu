@@ -89,8 +89,7 @@ template <typename T, typename W> __global__ void tiles_kernel(operands all) {
 // ---- the host's side ----------------------------------------------------------------------------
 
 berth_status supports(const berth_op_site *site, const berth_device *) {
-    const berth_status status = gpu_check_floats(site, 0);
-    return status == BERTH_OK ? gpu_check_rank(site, X) : status;
+    return gpu_check_floats(site, 0);
 }
 
 operands operands_of(const berth_op_args *args) {

@@ -136,11 +136,9 @@ template <typename F> struct gpu_norm : gpu_op {
 
 template <typename F>
 static berth_status gpu_norm_supports(const berth_op_site *site, const berth_device *) {
-    berth_status status = gpu_check_floats(site, 0);
-    if (status == BERTH_OK && F::RESIDUAL >= 0) {
-        status = gpu_check_same(site, 1 + F::RESIDUAL, 0);
-    }
-    return status == BERTH_OK ? gpu_check_rank(site, 0) : status;
+    const berth_status status = gpu_check_floats(site, 0);
+    return status == BERTH_OK && F::RESIDUAL >= 0 ? gpu_check_same(site, 1 + F::RESIDUAL, 0)
+                                                  : status;
 }
 
 template <typename F>

@@ -105,24 +105,50 @@ __device__ int first_seen(const gpu_attention_call &call, int position) {
                                                         : 0;
 }
 
-// One warp's keys: every WARPS-th from the first that the position sees + its number on.
-template <typename T, typename C>
-__device__ softmax attend(const gpu_attention_call &call, int sequence, int position,
-                          const float *query, float *sums) {
-    const int head = blockIdx.y;
-    const int kv_head = head / (call.heads / call.kv_heads);
-    const int lane = threadIdx.x;
-    const float slope = call.slopes ? gpu_load_any(call.slopes, call.slope_dtype, head) : 0.0f;
-    const int32_t *blocks = call.block_table + sequence * call.table_stride;
-    const float scale = call.scale * gpu_cache_scale(call.key_scale);
-    softmax state = {-INFINITY, 0};
-    for (int j = first_seen(call, position) + static_cast<int>(threadIdx.y); j <= position;
-         j += WARPS) {
-        const int64_t slot = static_cast<int64_t>(blocks[j / call.block_size]) * call.block_size +
-                             j % call.block_size;
-        const int64_t row = (slot * call.kv_heads + kv_head) * call.width;
-        const C *key = static_cast<const C *>(call.key_cache) + row;
-        const C *value = static_cast<const C *>(call.value_cache) + row;
+// Positions count from the first of the tokens before the sequence, where there are such.
+struct view {
+    int position;
+    int begin; // of what it sees
+    int end;
+};
+
+__device__ view view_of(const gpu_attention_call &call, int sequence, int token) {
+    const int length = call.lengths[sequence] + call.first_tokens;
+    const int position = length - (call.starts[sequence + 1] - token);
+    view out = {position, first_seen(call, position), position + 1};
+    if (call.causal && call.causal[min(sequence, call.causal_count - 1)] == 0) {
+        out.end =
+            call.window > 0 && call.window < length - position ? position + call.window : length;
+    }
+    return out;
+}
+
+// What scores and values are multiplied by, and what distance takes away.
+struct factors {
+    float score;
+    float value;
+    float slope;
+};
+
+// A lane's part of a query's head, and of what its warp has taken in.
+struct part {
+    softmax state;
+    float query[PER_LANE];
+    float sums[PER_LANE];
+
+    template <typename T> __device__ void begin(const gpu_attention_call &call, const T *from) {
+        state = softmax{-INFINITY, 0};
+#pragma unroll
+        for (int i = 0; i < PER_LANE; ++i) {
+            const int at = threadIdx.x + 32 * i;
+            query[i] = at < call.width ? gpu_float(from[at]) : 0.0f;
+            sums[i] = 0;
+        }
+    }
+    template <typename C>
+    __device__ void take(const gpu_attention_call &call, const C *key, const C *value,
+                         const factors &by, int distance) {
+        const int lane = threadIdx.x;
         float dot = 0;
 #pragma unroll
         for (int i = 0; i < PER_LANE; ++i) {
@@ -130,8 +156,8 @@ __device__ softmax attend(const gpu_attention_call &call, int sequence, int posi
                 dot += query[i] * gpu_float(key[lane + 32 * i]);
             }
         }
-        float score = gpu_soft_cap(gpu_warp_sum(dot) * scale, call.soft_cap);
-        score -= slope * static_cast<float>(position - j);
+        float score = gpu_soft_cap(gpu_warp_sum(dot) * by.score, call.soft_cap);
+        score -= by.slope * static_cast<float>(distance);
         const float largest = fmaxf(state.largest, score);
         const float old = expf(state.largest - largest);
         const float weight = expf(score - largest);
@@ -139,11 +165,38 @@ __device__ softmax attend(const gpu_attention_call &call, int sequence, int posi
 #pragma unroll
         for (int i = 0; i < PER_LANE; ++i) {
             if (lane + 32 * i < call.width) {
-                sums[i] = sums[i] * old + weight * gpu_float(value[lane + 32 * i]);
+                sums[i] = sums[i] * old + weight * by.value * gpu_float(value[lane + 32 * i]);
             }
         }
     }
-    return state;
+};
+
+// One warp's keys: every WARPS-th from the first that the position sees + its number on. Sums are
+// multiplied by the scale of a cache's codes at the end, which the tokens before have to undo.
+template <typename T, typename C>
+__device__ void attend(const gpu_attention_call &call, int sequence, const view &seen, part *mine) {
+    const int head = blockIdx.y;
+    const int kv_head = head / (call.heads / call.kv_heads);
+    const int32_t *blocks = call.block_table + sequence * call.table_stride;
+    factors by = {call.scale, 1.0f / gpu_cache_scale(call.value_scale),
+                  call.slopes ? gpu_load_any(call.slopes, call.slope_dtype, head) : 0.0f};
+    int j = seen.begin + static_cast<int>(threadIdx.y);
+    for (; j < call.first_tokens && j < seen.end; j += WARPS) {
+        const int64_t row = static_cast<int64_t>(j) * call.kv_heads + kv_head;
+        mine->take(call, gpu_row<const T>(call.first_key, row),
+                   gpu_row<const T>(call.first_value, row), by, seen.position - j);
+    }
+    by.score = call.scale * gpu_cache_scale(call.key_scale);
+    by.value = 1;
+    for (; j < seen.end; j += WARPS) {
+        const int place = j - call.first_tokens;
+        const int64_t slot =
+            static_cast<int64_t>(blocks[place / call.block_size]) * call.block_size +
+            place % call.block_size;
+        const int64_t row = (slot * call.kv_heads + kv_head) * call.width;
+        mine->take(call, static_cast<const C *>(call.key_cache) + row,
+                   static_cast<const C *>(call.value_cache) + row, by, seen.position - j);
+    }
 }
 
 // What a warp's sums count for beside the others'.
@@ -182,23 +235,15 @@ template <typename T, typename C> __global__ void attention_kernel(gpu_attention
     gpu_wait_for_inputs();
     const int token = blockIdx.x;
     const int sequence = sequence_of(call, token);
-    const int position = call.lengths[sequence] - (call.starts[sequence + 1] - token);
-    const T *from =
-        gpu_row<const T>(call.query, static_cast<int64_t>(token) * call.heads + blockIdx.y);
-    float query[PER_LANE];
-    float sums[PER_LANE];
+    const int64_t row = static_cast<int64_t>(token) * call.heads + blockIdx.y;
+    part mine;
+    mine.begin(call, gpu_row<const T>(call.query, row));
+    attend<T, C>(call, sequence, view_of(call, sequence, token), &mine);
 #pragma unroll
     for (int i = 0; i < PER_LANE; ++i) {
-        const int at = threadIdx.x + 32 * i;
-        query[i] = at < call.width ? gpu_float(from[at]) : 0.0f;
-        sums[i] = 0;
+        all_sums[threadIdx.y][threadIdx.x + 32 * i] = mine.sums[i];
     }
-    const softmax state = attend<T, C>(call, sequence, position, query, sums);
-#pragma unroll
-    for (int i = 0; i < PER_LANE; ++i) {
-        all_sums[threadIdx.y][threadIdx.x + 32 * i] = sums[i];
-    }
-    states[threadIdx.y] = state;
+    states[threadIdx.y] = mine.state;
     __syncthreads();
     put_together<T>(call, states, all_sums);
 }
@@ -271,6 +316,12 @@ berth_status gpu_attention_begin(const gpu_attention *self, const berth_op_args 
     out->sink_dtype = sinks ? sinks->dtype : query->dtype;
     out->slopes = slopes ? berth_gpu_data(slopes) : nullptr;
     out->slope_dtype = slopes ? slopes->dtype : query->dtype;
+    out->first_key = gpu_rows_of(args->inputs[SINK_KEY]);
+    out->first_value = gpu_rows_of(args->inputs[SINK_VALUE]);
+    out->first_tokens =
+        args->inputs[SINK_KEY] ? static_cast<int>(args->inputs[SINK_KEY]->shape[0]) : 0;
+    out->causal = self->causal;
+    out->causal_count = self->causal_count;
     out->tokens = static_cast<int>(query->shape[0]);
     out->heads = static_cast<int>(query->shape[1]);
     out->width = static_cast<int>(query->shape[2]);
@@ -329,13 +380,47 @@ static berth_status supports(const berth_op_site *site, const berth_device *) {
         return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "heads of at most %d elements",
                                  MAX_WIDTH);
     }
-    return gpu_attention_check(site);
+    return gpu_check_floats(site, 0);
+}
+
+static void destroy(void *self) {
+    (void)gpuFree(static_cast<gpu_attention *>(self)->causal);
+    gpu_destroy(self);
+}
+
+// Which sequences are causal, in device memory; nothing where all are.
+static berth_status keep_causal(const berth_op_site *site, gpu_attention *self) {
+    const berth_attribute *list = berth_site_attribute(site, "causal_per_sequence");
+    const uint64_t count = list && list->kind != BERTH_ATTRIBUTE_NONE ? list->count : 0;
+    const berth_host *host = site->host;
+    if (count == 0) {
+        return BERTH_OK;
+    }
+    int32_t *questions = static_cast<int32_t *>(host->alloc(host, count * sizeof(int32_t), 0));
+    if (!questions) {
+        return BERTH_PLUGIN_FAIL(host, BERTH_OUT_OF_MEMORY, "no memory for causal_per_sequence");
+    }
+    for (uint64_t i = 0; i < count; ++i) {
+        questions[i] = list->i64s[i] != 0;
+    }
+    void *memory = nullptr;
+    const berth_status status = gpu_keep(self, questions, count * sizeof(int32_t), &memory);
+    host->free(host, questions);
+    self->causal = static_cast<int32_t *>(memory);
+    self->causal_count = static_cast<int>(count);
+    return status;
 }
 
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
-    const berth_status status = gpu_new<gpu_attention>(site, device, out_self);
-    if (status == BERTH_OK) {
-        gpu_attention_read(site, static_cast<gpu_attention *>(*out_self));
+    berth_status status = gpu_new<gpu_attention>(site, device, out_self);
+    if (status != BERTH_OK) {
+        return status;
+    }
+    gpu_attention *self = static_cast<gpu_attention *>(*out_self);
+    gpu_attention_read(site, self);
+    status = keep_causal(site, self);
+    if (status != BERTH_OK) {
+        destroy(self);
     }
     return status;
 }
@@ -361,6 +446,6 @@ const berth_op_impl berth_kernel_paged_attention = {
     .supports = supports,
     .create = create,
     .forward = forward,
-    .destroy = gpu_destroy,
+    .destroy = destroy,
 };
 }

@@ -27,8 +27,7 @@ static __global__ void gpu_pair_kernel(F combine, gpu_rows a, gpu_rows b, gpu_ro
 }
 
 static inline berth_status gpu_pair_supports(const berth_op_site *site, const berth_device *) {
-    const berth_status status = gpu_check_floats(site, 0);
-    return status == BERTH_OK ? gpu_check_rank(site, 0) : status;
+    return gpu_check_floats(site, 0);
 }
 
 template <typename F> static berth_status gpu_pair_forward(void *self, const berth_op_args *args) {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// quant_nvfp4 on a GPU: a thread a group of 16. Codes and scales are the reference's bits: every
-// step is one correctly rounded operation.
-#include "codes.h"
+// quant_nvfp4 on a GPU: a thread a group of 16. Codes and scales are the reference's bits.
+#include "nvfp4.h"
 
 namespace {
 
 enum { X, GLOBAL_SCALE };
 enum { Q, SCALE };
 
-constexpr int GROUP = 16;
+constexpr int GROUP = BERTH_NVFP4_GROUP;
 constexpr int THREADS = 128;
 
 struct operands {
@@ -19,20 +18,6 @@ struct operands {
     int64_t groups; // of a row
     int64_t count;  // of all
 };
-
-// Twice a number of e2m1, which is whole: to nearest, ties to the even code; a NaN becomes 12.
-__device__ int8_t twice_e2m1(float value) {
-    const float size = fabsf(value);
-    const int twice = size <= 0.25f   ? 0
-                      : size < 0.75f  ? 1
-                      : size <= 1.25f ? 2
-                      : size < 1.75f  ? 3
-                      : size <= 2.5f  ? 4
-                      : size < 3.5f   ? 6
-                      : size <= 5.0f  ? 8
-                                      : 12;
-    return static_cast<int8_t>(value < 0 ? -twice : twice);
-}
 
 template <typename T> __global__ void quantise_kernel(operands all) {
     const int64_t number = static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x;
@@ -46,25 +31,13 @@ template <typename T> __global__ void quantise_kernel(operands all) {
     const T *x = gpu_row<const T>(all.x, row) + group * GROUP;
     int8_t *q = gpu_row<int8_t>(all.q, row) + group * GROUP;
     float values[GROUP];
-    float largest = 0;
 #pragma unroll
     for (int i = 0; i < GROUP; ++i) {
         values[i] = gpu_float(x[i]);
-        largest = fabsf(values[i]) > largest ? fabsf(values[i]) : largest;
     }
-    const float global = *all.global;
-    const float wanted = gpu_mul_rn(global, gpu_mul_rn(largest, 1.0f / 6.0f));
-    const float local =
-        gpu_from_f8_bits(gpu_to_f8_bits(wanted < BERTH_F8_MAX ? wanted : BERTH_F8_MAX));
-    const float factor =
-        local > 0 ? gpu_div_rn(1.0f, gpu_mul_rn(local, gpu_div_rn(1.0f, global))) : 0.0f;
     gpu_pack<int8_t, GROUP> codes;
-#pragma unroll
-    for (int i = 0; i < GROUP; ++i) {
-        codes.at[i] = twice_e2m1(gpu_mul_rn(values[i], factor));
-    }
+    gpu_row<float>(all.scales, row)[group] = gpu_nvfp4_group(values, *all.global, &codes);
     gpu_store<int8_t, GROUP>(q, 0, codes);
-    gpu_row<float>(all.scales, row)[group] = gpu_mul_rn(0.5f, gpu_div_rn(local, global));
 }
 
 berth_status supports(const berth_op_site *site, const berth_device *) {

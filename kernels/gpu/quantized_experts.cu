@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // quantized_experts on a GPU of any kind, of every code, group and rule of the inputs. x becomes
 // codes once a token, the activation once a choice, on its way out of the first product; then a
-// token's choices are added up. Which way it goes follows from sizes alone.
+// token's choices are added up. Which way it goes follows from sizes alone. Where experts see an
+// input of their own, x has a row a choice, too.
 #include "coded_experts.h"
 #include "codes_few.h"
 #include "experts_run.h"
+#include "nvfp4.h"
 
 namespace {
 
@@ -22,15 +24,17 @@ enum {
     W2_ZERO_POINTS,
     W13_INPUT_SCALE,
     W2_INPUT_SCALE,
+    W13_PERMUTATION,
+    W2_PERMUTATION,
 };
 
 // Where the two stacks of matrices are among the inputs.
 struct stack_inputs {
-    int weight, scale, bias, zeros, input_scale;
+    int weight, scale, bias, zeros, input_scale, permutation;
 };
 constexpr stack_inputs STACKS[] = {
-    {W13_WEIGHT, W13_SCALE, W13_BIAS, W13_ZERO_POINTS, W13_INPUT_SCALE},
-    {W2_WEIGHT,  W2_SCALE,  W2_BIAS,  W2_ZERO_POINTS,  W2_INPUT_SCALE },
+    {W13_WEIGHT, W13_SCALE, W13_BIAS, W13_ZERO_POINTS, W13_INPUT_SCALE, W13_PERMUTATION},
+    {W2_WEIGHT,  W2_SCALE,  W2_BIAS,  W2_ZERO_POINTS,  W2_INPUT_SCALE,  W2_PERMUTATION },
 };
 
 // x, multiplied by the weight of the token's only choice where that comes first.
@@ -43,6 +47,62 @@ struct weighted_x {
         return factors ? value * gpu_rounded<T>(factors[row]) : value;
     }
 };
+
+// Another formula's row as the expert of a choice sees it.
+template <typename F> struct own_x {
+    F from;
+    gpu_choices choices;
+    int rows_per_x;             // choices that see the same row
+    const int32_t *permutation; // [experts, width], the column of the row; NULL: as they are
+    int64_t width;
+
+    template <typename T> __device__ float at(int64_t p, int64_t i) const {
+        const int expert = gpu_expert_of(choices, p);
+        if (expert < 0) {
+            return 0.0f;
+        }
+        const int64_t k = permutation ? permutation[expert * width + i] : i;
+        return from.template at<T>(p / rows_per_x, k);
+    }
+};
+
+// ---- codes of e2m1 ------------------------------------------------------------------------------
+
+constexpr int GROUP_THREADS = 128;
+
+struct e2m1_rows {
+    const float *divisors; // [experts]
+    uint8_t *codes;        // [choices, width]
+    float *scales;         // [choices, groups]
+    int64_t width;
+    int64_t count; // groups of all choices
+};
+
+// A thread a group.
+template <typename T, typename F> __global__ void e2m1_kernel(own_x<F> formula, e2m1_rows all) {
+    const int64_t number = static_cast<int64_t>(blockIdx.x) * GROUP_THREADS + threadIdx.x;
+    gpu_let_next_begin();
+    gpu_wait_for_inputs();
+    if (number >= all.count) {
+        return;
+    }
+    const int64_t groups = all.width / BERTH_NVFP4_GROUP;
+    const int64_t p = number / groups;
+    const int64_t first = (number - p * groups) * BERTH_NVFP4_GROUP;
+    const int expert = gpu_expert_of(formula.choices, p);
+    if (expert < 0) {
+        return;
+    }
+    float values[BERTH_NVFP4_GROUP];
+#pragma unroll
+    for (int i = 0; i < BERTH_NVFP4_GROUP; ++i) {
+        values[i] = gpu_rounded<T>(formula.template at<T>(p, first + i));
+    }
+    gpu_pack<int8_t, BERTH_NVFP4_GROUP> codes;
+    all.scales[number] = gpu_nvfp4_group(values, all.divisors[expert], &codes);
+    gpu_store<int8_t, BERTH_NVFP4_GROUP>(reinterpret_cast<int8_t *>(all.codes),
+                                         p * all.width + first, codes);
+}
 
 // ---- memory -------------------------------------------------------------------------------------
 
@@ -61,7 +121,7 @@ int64_t choices_of(const gpu_coded *op, int64_t tokens) {
 // Lays the workspace out; returns its bytes.
 int64_t lay_out(const gpu_coded *op, int64_t tokens, char *memory, gpu_coded_call *out) {
     const int64_t choices = choices_of(op, tokens);
-    const int64_t rows[2] = {tokens, choices};
+    const int64_t rows[2] = {op->stacks[0].is_own ? choices : tokens, choices};
     const int64_t bytes = number_bytes(op);
     const int64_t widest = op->stacks[0].outputs > op->stacks[1].outputs ? op->stacks[0].outputs
                                                                          : op->stacks[1].outputs;
@@ -88,12 +148,39 @@ gpu_coded_call begin(const gpu_coded *op, const berth_op_args *args) {
 
 // ---- steps --------------------------------------------------------------------------------------
 
+// The input of experts that see their own: as codes of e2m1, or as floats of x's type.
+template <typename T, typename F>
+berth_status give_own(const gpu_coded *op, const berth_op_args *args, const gpu_coded_call &call,
+                      int which, const F &formula) {
+    const berth_tensor *permutation = args->inputs[STACKS[which].permutation];
+    const int64_t width = op->stacks[which].depth;
+    const own_x<F> own = {
+        formula, call.choices, which == 0 ? call.choices.per_token : 1,
+        permutation ? static_cast<const int32_t *>(berth_gpu_data(permutation)) : nullptr, width};
+    if (op->kind == GPU_CODES_FLOAT) {
+        int64_t shape[2] = {call.choices.count, width};
+        int64_t strides[2];
+        const berth_tensor floats =
+            gpu_experts_rows(call.numbers[which], op->dtype, shape, strides);
+        return gpu_each<T, T>(op, own, &floats);
+    }
+    const berth_tensor *divisors = args->inputs[STACKS[which].input_scale];
+    const e2m1_rows all = {static_cast<const float *>(berth_gpu_data(divisors)),
+                           reinterpret_cast<uint8_t *>(call.numbers[which]), call.scales[which],
+                           width, call.choices.count * (width / BERTH_NVFP4_GROUP)};
+    const gpu_grid grid = {dim3(gpu_ceil(all.count, GROUP_THREADS)), dim3(GROUP_THREADS), 0};
+    return gpu_run(op, "a quantiser of experts' rows", grid, e2m1_kernel<T, F>, own, all);
+}
+
 // A product's input from a formula: as codes, or as floats of x's type.
 template <typename T, typename F>
 berth_status give(const gpu_coded *op, const berth_op_args *args, const gpu_coded_call &call,
                   int which, const F &formula) {
     const gpu_coded_stack &of = op->stacks[which];
     const berth_tensor *given = args->inputs[STACKS[which].input_scale];
+    if (of.is_own) {
+        return give_own<T>(op, args, call, which, formula);
+    }
     int64_t shape[2] = {which == 0 ? args->inputs[X]->shape[0] : call.choices.count, of.depth};
     int64_t strides[2];
     const berth_tensor floats =
@@ -119,7 +206,8 @@ gpu_codes_product product_of(const gpu_coded *op, const berth_op_args *args,
     const berth_tensor *scale = args->inputs[at.scale];
     const berth_tensor *zeros = args->inputs[at.zeros];
     const berth_tensor *bias = args->inputs[at.bias];
-    const berth_tensor *given = args->inputs[at.input_scale];
+    const berth_tensor *given =
+        op->kind == GPU_CODES_STATIC ? args->inputs[at.input_scale] : nullptr;
     const int64_t bytes = number_bytes(op);
     gpu_codes_product all = {};
     all.code = op->code;
@@ -130,7 +218,7 @@ gpu_codes_product product_of(const gpu_coded *op, const berth_op_args *args,
     all.bias = bias ? berth_gpu_data(bias) : nullptr;
     all.bias_dtype = bias ? bias->dtype : BERTH_DTYPE_F32;
     all.x = gpu_rows{call.numbers[which], 1, of.depth * bytes, 0};
-    all.rows_per_x = which == 0 ? call.choices.per_token : 1;
+    all.rows_per_x = which == 0 && !of.is_own ? call.choices.per_token : 1;
     all.x_scales = op->kind == GPU_CODES_FLOAT ? nullptr
                    : given                     ? static_cast<const float *>(berth_gpu_data(given))
                                                : call.scales[which];
@@ -172,6 +260,7 @@ berth_status multiply(const gpu_coded *op, const berth_op_args *args, const gpu_
                       int which) {
     const gpu_codes_product all = product_of(op, args, call, which);
     return op->kind == GPU_CODES_FLOAT   ? multiply<T, gpu_codes_x_floats<T>>(op, call, all)
+           : op->kind == GPU_CODES_NVFP4 ? multiply<T, gpu_codes_x_e2m1>(op, call, all)
            : op->code == BERTH_CODE_E4M3 ? multiply<T, gpu_codes_x_e4m3>(op, call, all)
                                          : multiply<T, gpu_codes_x_i8>(op, call, all);
 }
@@ -194,15 +283,23 @@ berth_status run(const gpu_coded *op, const berth_op_args *args, const gpu_coded
 
 // ---- the host's side ----------------------------------------------------------------------------
 
+gpu_codes_kind kind_of(const berth_op_site *site) {
+    const gpu_codes_kind kind = gpu_codes_kind_of(berth_site_attribute(site, "input")->str);
+    const berth_attribute *divisors = berth_site_attribute(site, "has_global_scales");
+    return kind == GPU_CODES_GROUP && divisors && divisors->i64 != 0 ? GPU_CODES_NVFP4 : kind;
+}
+
 gpu_coded_stack stack_of(const berth_op_site *site, const stack_inputs &at, int64_t depth) {
+    const gpu_codes_kind kind = kind_of(site);
+    const uint64_t permutation = static_cast<uint64_t>(at.permutation);
     const berth_value_type *weight = site->inputs[at.weight];
     gpu_coded_stack out = {};
     out.outputs = weight->dims[1].b;
     out.depth = depth;
     out.scales = gpu_code_scales_of(site, out.outputs, depth);
-    out.groups = gpu_codes_kind_of(berth_site_attribute(site, "input")->str) == GPU_CODES_GROUP
-                     ? out.scales.across
-                     : 1;
+    out.groups = kind == GPU_CODES_GROUP || kind == GPU_CODES_NVFP4 ? out.scales.across : 1;
+    out.is_own = kind == GPU_CODES_NVFP4 ||
+                 (permutation < site->input_count && site->inputs[permutation] != nullptr);
     return out;
 }
 
@@ -220,7 +317,7 @@ berth_status gpu_coded_create(const berth_op_site *site, const berth_device *dev
         self->moe.activation = berth_moe_gated(self->moe.activation);
         self->tokens = x->dims[0];
         self->code = berth_code_of(berth_site_attribute(site, "code")->str);
-        self->kind = gpu_codes_kind_of(berth_site_attribute(site, "input")->str);
+        self->kind = kind_of(site);
         self->per_token = site->inputs[TOPK_IDS]->dims[1].b;
         self->experts = site->inputs[W13_WEIGHT]->dims[0].b;
         self->dtype = x->dtype;
@@ -252,7 +349,7 @@ extern "C" {
 extern const berth_op_impl berth_kernel_quantized_experts;
 const berth_op_impl berth_kernel_quantized_experts = {
     BERTH_GPU_KERNEL("quantized_experts"),
-    .revision = 1,
+    .revision = 2,
     .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,
     .create = gpu_coded_create,
     .workspace = gpu_coded_workspace,

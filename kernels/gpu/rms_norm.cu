@@ -213,11 +213,8 @@ template <typename T> __global__ void long_rms_norm_kernel(operands all) {
 // ---- the host's side ----------------------------------------------------------------------------
 
 berth_status supports(const berth_op_site *site, const berth_device *) {
-    berth_status status = gpu_check_floats(site, 0);
-    if (status == BERTH_OK) {
-        status = gpu_check_same(site, INPUT_RESIDUAL, INPUT_X);
-    }
-    return status == BERTH_OK ? gpu_check_rank(site, INPUT_X) : status;
+    const berth_status status = gpu_check_floats(site, 0);
+    return status == BERTH_OK ? gpu_check_same(site, INPUT_RESIDUAL, INPUT_X) : status;
 }
 
 berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {

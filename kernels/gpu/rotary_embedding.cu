@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// rotary_embedding on a GPU: a block a token. Heads of query and key are on their way from memory
-// while its cosines and sines are put into shared memory; products and sums in f32, one rounding. A
-// position beyond the rope makes the token NaN, so that the step fails where a token is chosen.
+// rotary_embedding on a GPU: a block a token, of fope one for each part of its heads that has a
+// circle of its own. Heads of query and key are on their way from memory while the cosines and
+// sines are put into shared memory; products and sums in f32, one rounding. A position beyond the
+// rope makes the token NaN, so that the step fails where a token is chosen.
 #include "launch.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@ constexpr int MAX_THREADS = 256;
 constexpr int KEPT = 2; // packs of pairs that a thread loads at once
 constexpr int MAX_HALF = 512;
 
-enum { POSITIONS, QUERY, KEY, CACHE };
+enum { POSITIONS, QUERY, KEY, CACHE, COS_COEF, SIN_COEF };
 
 struct rotary : gpu_op {
     float *angles; // [half] in device memory, per position
@@ -25,10 +26,13 @@ struct rotary : gpu_op {
     int64_t skipped;   // columns before the first pair
     int64_t first_row; // of a cache
     int64_t is_neox;
-    float sign;  // of sines
-    float scale; // of cosines and sines
-    int is_cast; // a cache of f32 is rounded, too
-    int is_f32;  // what is computed is not rounded
+    int64_t columns; // of an image's patches, 0: positions are in a row
+    int64_t circles; // of a token
+    int64_t waves;   // that coefficients mix, 0: there are none
+    float sign;      // of sines
+    float scale;     // of cosines and sines
+    int is_cast;     // a cache of f32 is rounded, too
+    int is_f32;      // what is computed is not rounded
 };
 
 struct operands {
@@ -36,14 +40,18 @@ struct operands {
     berth_dtype position_dtype;
     gpu_rows x[2]; // query, key
     gpu_rows out[2];
-    const void *cache; // [length, 2 · half], NULL: computed
+    const void *cache; // [length, circles, 2 · half], NULL: computed
     berth_dtype cache_dtype;
+    const void *mixtures[2]; // of cosines and sines, [circles, waves, waves]
+    berth_dtype mixture_dtypes[2];
     const float *angles;
     const int32_t *axes;
     float scale;
     float sign;
     int half;
-    int heads; // of query
+    int waves;
+    int columns;
+    int heads; // of query, with the same circle
     int all_heads;
     int width; // of a head
     int skipped;
@@ -53,30 +61,80 @@ struct operands {
     int64_t length;
 };
 
-// Cosines [half], then sines [half]; rounded to T where the reference does.
-template <typename T> __device__ void fill_circle(const operands &all, float *circle) {
-    for (int i = threadIdx.x; i < all.half; i += static_cast<int>(blockDim.x)) {
-        const int64_t axis = all.axes ? all.axes[i] : 0;
-        const int64_t position =
-            gpu_integer(all.positions, all.position_dtype, axis * gridDim.x + blockIdx.x);
-        const bool is_known = position >= 0 && position < all.length;
-        float sine = NAN;
-        float cosine = NAN;
-        if (is_known && all.cache) {
-            const int64_t row = (all.first_row + position) * 2 * all.half;
-            cosine = gpu_load_any(all.cache, all.cache_dtype, row + i);
-            sine = gpu_load_any(all.cache, all.cache_dtype, row + all.half + i);
-        } else if (is_known) {
-            sincosf(static_cast<float>(position) * all.angles[i], &sine, &cosine);
-            sine *= all.scale;
-            cosine *= all.scale;
+// How far along a position is: a patch of an image turns by its column, then by its row, and the
+// last position is no patch and does not turn.
+__device__ float distance_of(const operands &all, int64_t position, int pair) {
+    if (all.columns == 0) {
+        return static_cast<float>(position);
+    }
+    const int64_t place = pair < all.half / 2 ? position % all.columns : position / all.columns;
+    return position < all.length - 1 ? static_cast<float>(place + 1) : 0.0f;
+}
+
+// Where a pair is on the circle at a position.
+struct point {
+    float cosine;
+    float sine;
+};
+
+__device__ point find_point(const operands &all, int64_t position, int pair) {
+    point out = {NAN, NAN};
+    const bool is_known = position >= 0 && position < all.length;
+    if (is_known && all.cache) {
+        const int64_t row = (all.first_row + position) * gridDim.y + blockIdx.y;
+        out.cosine = gpu_load_any(all.cache, all.cache_dtype, row * 2 * all.half + pair);
+        out.sine = gpu_load_any(all.cache, all.cache_dtype, (row * 2 + 1) * all.half + pair);
+    } else if (is_known) {
+        sincosf(distance_of(all, position, pair) * all.angles[pair], &out.sine, &out.cosine);
+        out.sine *= all.scale;
+        out.cosine *= all.scale;
+    }
+    return out;
+}
+
+template <typename T> __device__ float kept(const operands &all, float value) {
+    return all.rounds ? gpu_rounded<T>(value) : value;
+}
+
+// fope: learned mixtures of the waves; pairs beyond them have 1 for cosine and sine.
+template <typename T> __device__ void mix_waves(const operands &all, float *circle) {
+    __shared__ float waves[2][MAX_HALF];
+    const int64_t position = gpu_integer(all.positions, all.position_dtype, blockIdx.x);
+    for (int i = threadIdx.x; i < all.waves; i += static_cast<int>(blockDim.x)) {
+        const point at = find_point(all, position, i);
+        waves[0][i] = at.cosine;
+        waves[1][i] = at.sine;
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < 2 * all.half; i += static_cast<int>(blockDim.x)) {
+        const int which = i < all.half ? 0 : 1;
+        const int pair = i - which * all.half;
+        const int64_t first = static_cast<int64_t>(blockIdx.y) * all.waves * all.waves + pair;
+        float sum = pair < all.waves ? 0.0f : 1.0f;
+        for (int wave = 0; wave < all.waves && pair < all.waves; ++wave) {
+            sum += waves[which][wave] * gpu_load_any(all.mixtures[which], all.mixture_dtypes[which],
+                                                     first + wave * all.waves);
         }
-        circle[i] = all.rounds ? gpu_rounded<T>(cosine) : cosine;
-        circle[all.half + i] = all.sign * (all.rounds ? gpu_rounded<T>(sine) : sine);
+        circle[i] = (which == 0 ? 1.0f : all.sign) * kept<T>(all, sum);
     }
 }
 
-// The token's heads of query, then those of key.
+// Cosines [half], then sines [half]; rounded to T where the reference does.
+template <typename T> __device__ void fill_circle(const operands &all, float *circle) {
+    if (all.waves > 0) {
+        mix_waves<T>(all, circle);
+        return;
+    }
+    for (int i = threadIdx.x; i < all.half; i += static_cast<int>(blockDim.x)) {
+        const int64_t axis = all.axes ? all.axes[i] : 0;
+        const point at = find_point(
+            all, gpu_integer(all.positions, all.position_dtype, axis * gridDim.x + blockIdx.x), i);
+        circle[i] = kept<T>(all, at.cosine);
+        circle[all.half + i] = all.sign * kept<T>(all, at.sine);
+    }
+}
+
+// The token's heads of query that turn on the block's circle, then those of key.
 template <typename T> struct head_of {
     const T *x;
     T *out;
@@ -84,7 +142,8 @@ template <typename T> struct head_of {
 
 template <typename T> __device__ head_of<T> find_head(const operands &all, int number) {
     const int which = number < all.heads ? 0 : 1;
-    const int64_t head = which == 0 ? number : number - all.heads;
+    const int count = which == 0 ? all.heads : all.all_heads - all.heads;
+    const int64_t head = blockIdx.y * count + number - which * all.heads;
     const auto at = [&](const gpu_rows &rows) {
         return rows.data + blockIdx.x * rows.outer_gap + head * rows.inner_gap;
     };
@@ -171,7 +230,8 @@ __global__ void __launch_bounds__(MAX_THREADS) rotary_kernel(operands all) {
 // ---- the host's side ----------------------------------------------------------------------------
 
 berth_status supports(const berth_op_site *site, const berth_device *) {
-    if (!berth_rope_is_known(site)) {
+    if (!berth_rope_is_known(site) && !berth_rope_is(site, "mllama4") &&
+        !berth_rope_is(site, "fope")) {
         return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "rope_type is '%s'",
                                  berth_site_attribute(site, "rope_type")->str);
     }
@@ -190,12 +250,18 @@ void destroy(void *self) {
 
 // Angles and axes of the pairs, in device memory.
 berth_status keep_pairs(const berth_op_site *site, rotary *self) {
-    float angles[MAX_HALF];
+    float angles[MAX_HALF] = {};
     int32_t axes[MAX_HALF];
     const uint64_t count = static_cast<uint64_t>(self->half);
     const bool has_axes = site->inputs[POSITIONS]->ndim == 2;
     void *memory = nullptr;
-    berth_rope_angles(site, angles);
+    // fope: of the waves alone, which are no pairs.
+    for (int64_t i = 0; i < self->waves; ++i) {
+        angles[i] = berth_rope_angle(site, i);
+    }
+    if (!berth_rope_is(site, "fope")) {
+        berth_rope_angles(site, angles);
+    }
     for (int64_t i = 0; i < self->half && has_axes; ++i) {
         axes[i] = berth_rope_axis(site, i);
     }
@@ -210,6 +276,19 @@ berth_status keep_pairs(const berth_op_site *site, rotary *self) {
     return kept;
 }
 
+// Circles of a token, and the waves that are mixed to them: of fope by its cache or coefficients.
+void count_circles(const berth_op_site *site, rotary *self) {
+    const berth_value_type *cache = site->inputs[CACHE];
+    const berth_value_type *mixture = site->inputs[COS_COEF];
+    self->circles = 1;
+    if (cache && cache->ndim == 3) {
+        self->circles = cache->dims[1].b;
+    } else if (!cache && mixture) {
+        self->circles = mixture->dims[0].b;
+        self->waves = mixture->dims[1].b;
+    }
+}
+
 berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     berth_status status = gpu_new<rotary>(site, device, out_self);
     if (status != BERTH_OK) {
@@ -217,6 +296,7 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
     }
     rotary *self = static_cast<rotary *>(*out_self);
     const bool is_last = berth_rope_number(site, "is_deepseek_v4", 0) != 0;
+    const bool is_image = berth_rope_is(site, "mllama4");
     self->half = berth_rope_pairs(site);
     self->length = static_cast<int64_t>(berth_rope_length(site));
     self->is_neox = berth_site_attribute(site, "is_neox_style")->i64;
@@ -225,7 +305,9 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
     self->scale = berth_rope_scale(site);
     self->sign = berth_rope_number(site, "inverse", 0) != 0 ? -1.0f : 1.0f;
     self->is_cast = berth_rope_is_cast(site);
-    self->is_f32 = is_last;
+    self->is_f32 = is_last || is_image;
+    self->columns = is_image ? static_cast<int64_t>(sqrt(berth_rope_length(site) - 1)) : 0;
+    count_circles(site, self);
     status = keep_pairs(site, self);
     if (status != BERTH_OK) {
         destroy(self);
@@ -246,13 +328,20 @@ operands operands_of(const rotary *op, const berth_op_args *args) {
     all.out[1] = gpu_rows_of(args->inputs[KEY] ? args->outputs[1] : nullptr);
     all.cache = cache ? berth_gpu_data(cache) : nullptr;
     all.cache_dtype = cache ? cache->dtype : query->dtype;
+    for (int which = 0; which < 2 && op->waves > 0; ++which) {
+        all.mixtures[which] = berth_gpu_data(args->inputs[COS_COEF + which]);
+        all.mixture_dtypes[which] = args->inputs[COS_COEF + which]->dtype;
+    }
     all.angles = op->angles;
     all.axes = op->axes;
     all.scale = op->scale;
     all.sign = op->sign;
     all.half = static_cast<int>(op->half);
-    all.heads = static_cast<int>(all.x[0].inner);
-    all.all_heads = all.heads + (all.x[1].data ? static_cast<int>(all.x[1].inner) : 0);
+    all.waves = static_cast<int>(op->waves);
+    all.columns = static_cast<int>(op->columns);
+    all.heads = static_cast<int>(all.x[0].inner / op->circles);
+    all.all_heads =
+        all.heads + (all.x[1].data ? static_cast<int>(all.x[1].inner / op->circles) : 0);
     all.width = static_cast<int>(query->shape[2]);
     all.skipped = static_cast<int>(op->skipped);
     all.is_neox = op->is_neox != 0;
@@ -267,7 +356,7 @@ berth_status start(const rotary *op, const operands &all, int64_t tokens) {
     const int64_t wanted = gpu_ceil(all.all_heads * (all.half / N), KEPT);
     const int64_t even = (wanted + 31) / 32 * 32;
     const int64_t threads = even < MAX_THREADS ? even : int64_t{MAX_THREADS};
-    const gpu_grid grid = {dim3(static_cast<unsigned>(tokens)),
+    const gpu_grid grid = {dim3(static_cast<unsigned>(tokens), static_cast<unsigned>(op->circles)),
                            dim3(static_cast<unsigned>(threads)), 0};
     return gpu_run(op, "rotary_embedding", grid, rotary_kernel<T, N>, all);
 }

@@ -13,6 +13,7 @@
 // vLLM's apply_top_k_top_p_pytorch. Of equal logits the one with the lower id goes first.
 #include <berth/op.h>
 
+#include "sampling_order.h"
 #include "sampling_rules.h"
 
 enum { LOGITS, K, P };
@@ -27,36 +28,6 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
 
 static int comes_before(const float *logits, int32_t a, int32_t b) {
     return logits[a] < logits[b] || (!(logits[a] > logits[b]) && a < b);
-}
-
-// Lets the element at `at` sink in the heap [0, count) whose first is the largest.
-static void sink(const float *logits, int32_t *order, int64_t at, int64_t count) {
-    const int32_t moved = order[at];
-    for (int64_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
-        child += child + 1 < count && comes_before(logits, order[child], order[child + 1]);
-        if (!comes_before(logits, moved, order[child])) {
-            break;
-        }
-        order[at] = order[child];
-        at = child;
-    }
-    order[at] = moved;
-}
-
-// Why a heap: it takes no memory and no longer than n log n.
-static void sort_ascending(const float *logits, int32_t *order, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) {
-        order[i] = (int32_t)i;
-    }
-    for (int64_t i = count / 2; i-- > 0;) {
-        sink(logits, order, i, count);
-    }
-    for (int64_t end = count; end-- > 1;) {
-        const int32_t largest = order[0];
-        order[0] = order[end];
-        order[end] = largest;
-        sink(logits, order, 0, end);
-    }
 }
 
 // ---- cuts ---------------------------------------------------------------------------------------
@@ -94,7 +65,7 @@ static berth_status reference(void *self, const berth_op_args *args) {
     for (int64_t row = 0; row < berth_row_count(logits); ++row) {
         float *to = berth_row(args->outputs[0], row);
         memcpy(to, berth_row(logits, row), (size_t)count * sizeof *to);
-        sort_ascending(to, order, count);
+        sampling_sort(to, order, count, comes_before);
         if (k) {
             keep_k(to, order, count, berth_integer_at(berth_data(k), k->dtype, row));
         }

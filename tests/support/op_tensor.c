@@ -91,8 +91,9 @@ double op_tensor_get(const op_tensor *tensor, int64_t index) {
                : dtype == BERTH_DTYPE_I8      ? (double)(int8_t)byte
                                               : (double)byte;
     }
-    return berth_is_float(dtype) ? (double)berth_load_at(row, dtype, column)
-                                 : (double)berth_integer_at(row, dtype, column);
+    return dtype == BERTH_DTYPE_F64 ? ((const double *)row)[column]
+           : berth_is_float(dtype)  ? (double)berth_load_at(row, dtype, column)
+                                    : (double)berth_integer_at(row, dtype, column);
 }
 
 void op_tensor_set(op_tensor *tensor, int64_t index, double value) {
@@ -104,6 +105,8 @@ void op_tensor_set(op_tensor *tensor, int64_t index, double value) {
         ((uint8_t *)row)[column] = (uint8_t)(int)value;
     } else if (berth_is_float(tensor->tensor.dtype)) {
         berth_store_at(row, tensor->tensor.dtype, column, (float)value);
+    } else if (tensor->tensor.dtype == BERTH_DTYPE_F64) {
+        ((double *)row)[column] = value;
     } else if (tensor->tensor.dtype == BERTH_DTYPE_I64) {
         ((int64_t *)row)[column] = (int64_t)value;
     } else {
@@ -137,7 +140,8 @@ void op_tensor_randomise(op_tensor *tensor, uint64_t *seed, int64_t limit) {
         *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
         const double unit = (double)(*seed >> 33) / 0x1p31;
         const berth_dtype dtype = tensor->tensor.dtype;
-        const bool is_float = berth_is_float(dtype) || dtype == BERTH_DTYPE_F8_E4M3FN;
+        const bool is_float =
+            berth_is_float(dtype) || dtype == BERTH_DTYPE_F8_E4M3FN || dtype == BERTH_DTYPE_F64;
         const double value = is_float ? unit * 4.0 - 2.0 : floor(unit * (double)limit);
         op_tensor_set(tensor, i, value);
     }

@@ -114,6 +114,7 @@ static berth_dtype dtype_of(const char *name) {
         const char *name;
         berth_dtype dtype;
     } rows[] = {
+        {"f64",  BERTH_DTYPE_F64      },
         {"f32",  BERTH_DTYPE_F32      },
         {"f16",  BERTH_DTYPE_F16      },
         {"bf16", BERTH_DTYPE_BF16     },

@@ -472,6 +472,12 @@ static berth_status add_recording(const berth_host *host, berth_registrar *regis
 
 static berth_status add_content(const berth_host *host, berth_registrar *registrar) {
     (void)host;
+    for (size_t i = 0; i < content_now.op_count; ++i) {
+        const berth_status status = registrar->add_op(registrar, content_now.ops[i], 0);
+        if (status != BERTH_OK) {
+            return status;
+        }
+    }
     for (size_t i = 0; i < content_now.impl_count; ++i) {
         const berth_status status = registrar->add_op_impl(registrar, &content_now.impls[i], 0);
         if (status != BERTH_OK) {

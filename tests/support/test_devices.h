@@ -22,6 +22,8 @@ typedef struct test_content {
     size_t impl_count;
     const berth_op_impl *overrides;
     size_t override_count;
+    const berth_op *const *ops;
+    size_t op_count;
     // The slot of every platform above, NULL: not provided.
     berth_status (*get_attn_backend)(void *self, const berth_attention_query *query,
                                      const berth_attention_backend **out);
