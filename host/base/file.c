@@ -302,6 +302,36 @@ berth_status berth_dir_list(const char *path, berth_arena *arena, berth_dir_list
     return status;
 }
 
+// One level, of which another process may be the maker.
+static berth_status make_one(const char *path) {
+    if (mkdir(path, 0700) == 0 || (errno == EEXIST && berth_path_is_dir(path))) {
+        return BERTH_OK;
+    }
+    return errno == EEXIST || errno == ENOTDIR
+               ? BERTH_FAIL(INVALID_ARGUMENT, "%s: is a file or below one, a directory is needed",
+                            path)
+               : system_failure(path, "make the directory", errno);
+}
+
+berth_status berth_dir_make(const char *path) {
+    char above[PATH_MAX];
+    if (berth_path_is_dir(path)) {
+        return BERTH_OK;
+    }
+    const size_t size = strlen(path);
+    if (size == 0 || size >= sizeof(above)) {
+        return system_failure(path, "make the directory", size == 0 ? ENOENT : ENAMETOOLONG);
+    }
+    for (size_t i = 1; i < size; ++i) {
+        memcpy(above, path, i);
+        above[i] = '\0';
+        if (path[i] == '/' && !berth_path_is_dir(above)) {
+            BERTH_TRY(make_one(above));
+        }
+    }
+    return make_one(path);
+}
+
 bool berth_path_exists(const char *path) {
     struct stat info;
     return stat(path, &info) == 0;

@@ -37,6 +37,9 @@ void berth_file_map_close(berth_file_map *map);
 // Readers see the old file or the whole new one: temporary file beside it, sync, rename.
 BERTH_MUST_CHECK berth_status berth_file_write(const char *path, berth_str content);
 
+// The directory and whatever is missing above it, for this user alone (mode 0700); OK when it is
+// there. Several processes may make it at once.
+BERTH_MUST_CHECK berth_status berth_dir_make(const char *path);
 // The names in a directory without "." and "..", sorted by byte order, copied into the arena.
 BERTH_MUST_CHECK berth_status berth_dir_list(const char *path, berth_arena *arena,
                                              berth_dir_listing *out_listing);

@@ -81,6 +81,16 @@ static size_t make_list(const berth_config *config, int64_t most, int64_t *sizes
     return count;
 }
 
+bool berth_config_records_whole(const berth_config *config) {
+    return !config->enforce_eager && (config->capture_mode == BERTH_CAPTURE_FULL_AND_PIECEWISE ||
+                                      config->capture_mode == BERTH_CAPTURE_FULL_DECODE_ONLY);
+}
+
+bool berth_config_records_pieces(const berth_config *config) {
+    return !config->enforce_eager && (config->capture_mode == BERTH_CAPTURE_FULL_AND_PIECEWISE ||
+                                      config->capture_mode == BERTH_CAPTURE_PIECEWISE);
+}
+
 berth_status berth_config_capture_sizes(const berth_config *config, berth_arena *arena,
                                         berth_capture_sizes *out) {
     const bool is_given = config->capture_sizes.items != NULL;
@@ -96,7 +106,8 @@ berth_status berth_config_capture_sizes(const berth_config *config, berth_arena 
     } else {
         out->count = make_list(config, most, out->sizes);
     }
-    if (out->count == 0 && !config->enforce_eager) {
+    if (out->count == 0 &&
+        (berth_config_records_whole(config) || berth_config_records_pieces(config))) {
         return BERTH_FAIL(INVALID_ARGUMENT,
                           "compilation.%s leaves no step to record: use --enforce-eager to record "
                           "none",

@@ -46,6 +46,7 @@ struct berth_config {
     int64_t threads;                 // 0: all cores of the affinity mask
     int64_t compilation_mode;        // 0 .. 3
     const char *compilation_backend; // "eager" or "inductor"
+    int32_t capture_mode;            // berth_capture_mode
     berth_option_list capture_sizes; // of recorded steps; items NULL: the usual ones
     int64_t max_capture_size;        // the largest of them, -1: as large as is useful
     const char *quantization;        // NULL: from the checkpoint
@@ -57,7 +58,8 @@ struct berth_config {
     double memory_utilization;       // share of the device memory that may be used
     int64_t max_num_seqs;            // sequences in one step
     int64_t max_num_batched_tokens;  // tokens in one step
-    int64_t max_logits_rows;         // rows of a step whose logits are wanted; 0: one per sequence
+    const char *cache_dir;   // NULL: the user's usual one, "": none (berth_config_cache_dir)
+    int64_t max_logits_rows; // rows of a step whose logits are wanted; 0: one per sequence
 
     // what one command asks
     const char *prompt;
@@ -127,9 +129,28 @@ BERTH_MUST_CHECK berth_status berth_config_set_str(berth_config *config, const c
 // Around a config hook: who may change things. NULL ends it.
 void berth_config_allow(berth_config *config, const char *plugin);
 
+// Where plugins' measurements are kept: the option, else $XDG_CACHE_HOME/berth, else
+// $HOME/.cache/berth; in the arena. NULL: nowhere, because the user wants none, there is no home,
+// or the process has more rights than its user.
+BERTH_MUST_CHECK berth_status berth_config_cache_dir(const berth_config *config, berth_arena *arena,
+                                                     const char **out_dir);
+
 // ---- recorded steps -----------------------------------------------------------------------------
 
-// Numbers of sequences, ascending, each once.
+// Steps of one token of each of some sequences are recorded whole, others in pieces between what
+// depends on more than the number of tokens.
+typedef enum berth_capture_mode {
+    BERTH_CAPTURE_FULL_AND_PIECEWISE,
+    BERTH_CAPTURE_FULL_DECODE_ONLY,
+    BERTH_CAPTURE_PIECEWISE, // decode steps in pieces, too
+    BERTH_CAPTURE_NONE,
+} berth_capture_mode;
+extern const char *const berth_config_capture_modes[]; // the names, ends with NULL
+// What the mode says and enforce_eager does not forbid.
+bool berth_config_records_whole(const berth_config *config);
+bool berth_config_records_pieces(const berth_config *config);
+
+// Numbers of sequences of a decode step, and of tokens of another one; ascending, each once.
 typedef struct berth_capture_sizes {
     int64_t *sizes; // [count], in the arena
     size_t count;   // 0: with enforce_eager only
@@ -138,7 +159,7 @@ typedef struct berth_capture_sizes {
 // The user's list, or the usual one: 1, 2, 4, 8, then in steps of 8 to 256 and of 16 beyond, up to
 // the largest size and with the tokens of a step where that ends the list. Sizes above those tokens
 // are left out. INVALID_ARGUMENT: an item is no number above 0, a list that does not end with the
-// largest size, a list without sizes that enforce_eager does not ask for.
+// largest size, a list without sizes where something is to be recorded.
 BERTH_MUST_CHECK berth_status berth_config_capture_sizes(const berth_config *config,
                                                          berth_arena *arena,
                                                          berth_capture_sizes *out);

@@ -25,6 +25,10 @@ const char *const berth_config_dtypes[] = {"auto", "float32", "bfloat16", "float
 
 const char *const berth_config_kv_dtypes[] = {"auto", "fp8", "fp8_e4m3", NULL};
 
+// In the order of berth_capture_mode.
+const char *const berth_config_capture_modes[] = {"FULL_AND_PIECEWISE", "FULL_DECODE_ONLY",
+                                                  "PIECEWISE", "NONE", NULL};
+
 // In the order of berth_level.
 static const char *const log_levels[] = {"error", "warn", "info", "debug", "trace", NULL};
 
@@ -80,10 +84,14 @@ const berth_option berth_config_rows[] = {
     ROW(.name = "compilation-backend", .key = "compilation.backend", .value_name = "NAME",
         .help = "compile backend: eager or inductor", .default_text = "eager",
         .commands = MODEL_COMMANDS, .type = BERTH_OPTION_STR, .offset = AT(compilation_backend)),
+    ROW(.name = "cudagraph-mode", .key = "compilation.cudagraph_mode", .value_name = "MODE",
+        .help = "what is recorded: decode steps whole, other steps in pieces",
+        .default_text = "FULL_AND_PIECEWISE", .choices = berth_config_capture_modes,
+        .commands = MODEL_COMMANDS, .type = BERTH_OPTION_ENUM, .offset = AT(capture_mode)),
     ROW(.name = "cudagraph-capture-sizes", .key = "compilation.cudagraph_capture_sizes",
         .value_name = "LIST",
-        .help =
-            "sequences of the decode steps that are recorded; without it 1, 2, 4, 8, 16, 24, ...",
+        .help = "sequences of recorded decode steps, and tokens of others; without it 1, 2, 4, 8, "
+                "16, 24, ...",
         .commands = MODEL_COMMANDS, .type = BERTH_OPTION_LIST, .separator = ',',
         .offset = AT(capture_sizes)),
     ROW(.name = "max-cudagraph-capture-size", .key = "compilation.max_cudagraph_capture_size",
@@ -131,6 +139,10 @@ const berth_option berth_config_rows[] = {
         .help = "most tokens in one step; longer prompts take several", .default_text = "512",
         .minimum = 1, .maximum = 1 << 20, .commands = MODEL_COMMANDS, .type = BERTH_OPTION_I64,
         .offset = AT(max_num_batched_tokens)),
+    ROW(.name = "cache-dir", .key = "cache_dir", .env = "BERTH_CACHE_DIR", .value_name = "DIR",
+        .help = "where what was measured here is kept for the next start; empty: nowhere",
+        .commands = MODEL_COMMANDS, .type = BERTH_OPTION_STR, .takes_empty = true,
+        .offset = AT(cache_dir)),
     ROW(.name = "prompt", .value_name = "TEXT", .help = "text to continue",
         .commands = PROMPT_COMMANDS, .type = BERTH_OPTION_STR, .offset = AT(prompt)),
     ROW(.name = "prompts", .value_name = "FILE", .help = "one prompt per line, all at once",

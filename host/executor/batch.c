@@ -156,13 +156,13 @@ static berth_status check_batch(const berth_plan *plan, const berth_batch *batch
         return BERTH_FAIL(INVALID_ARGUMENT, "a step of %lld tokens: the plan is for 1 to %lld",
                           (long long)batch->token_count, (long long)request->max_tokens);
     }
-    if (batch->sequence_count < 1 || batch->sequence_count > request->max_sequences ||
-        batch->logits_row_count < 0 || batch->logits_row_count > request->max_sequences) {
+    if (batch->sequence_count < 1 || batch->sequence_count > plan->most_sequences ||
+        batch->logits_row_count < 0 || batch->logits_row_count > plan->most_sequences) {
         return BERTH_FAIL(INVALID_ARGUMENT,
                           "a step of %lld sequences and %lld rows of logits: the plan is for at "
                           "most %lld",
                           (long long)batch->sequence_count, (long long)batch->logits_row_count,
-                          (long long)request->max_sequences);
+                          (long long)plan->most_sequences);
     }
     if (batch->group_count < (int64_t)plan->device_batch.group_count) {
         return BERTH_FAIL(INVALID_ARGUMENT, "a step of %lld cache groups: the model has %zu",
@@ -193,6 +193,10 @@ static bool is_table(const berth_plan *plan, size_t index) {
            index < BERTH_BATCH_ARRAYS + plan->device_batch.group_count;
 }
 
+static int64_t padding_of(const berth_plan *plan, size_t index) {
+    return index == LOGITS_ROWS ? plan->padding.rows : plan->padding.sequences;
+}
+
 // Shape and strides of an array on the device, with rows for the padding. A table has the columns
 // that the step needs, in rows that are as wide as any step's. Why: a recorded step is good for as
 // long as the arrays lie where they lay.
@@ -203,7 +207,7 @@ static uint64_t shape_array(const berth_plan *plan, size_t index, const berth_te
     berth_tensor *to = &batch->tensors[index];
     to->ndim = from->ndim;
     to->dtype = from->dtype;
-    shape[0] = from->shape[0] + plan->padding;
+    shape[0] = from->shape[0] + padding_of(plan, index);
     shape[1] = from->ndim > 1 ? from->shape[1] : 1;
     strides[0] = 1;
     strides[1] = 1;
@@ -262,7 +266,8 @@ static void copy_rows(uint8_t *to, const berth_tensor *from, const int64_t *stri
 // 0, in row after row, its keys and values stored nowhere.
 static void fill_up(const berth_plan *plan, size_t index, uint8_t *array) {
     const berth_tensor *tensor = &plan->device_batch.tensors[index];
-    const int64_t first = tensor->shape[0] - plan->padding;
+    const int64_t first = tensor->shape[0] - padding_of(plan, index);
+    const int64_t tokens = plan->batch.token_count - plan->padding.sequences; // somebody's
     int32_t *ids = (int32_t *)(void *)array;
     int64_t *slots = (int64_t *)(void *)array;
     for (int64_t i = first; i < tensor->shape[0]; ++i) {
@@ -271,8 +276,9 @@ static void fill_up(const berth_plan *plan, size_t index, uint8_t *array) {
         } else if (index >= BERTH_BATCH_ARRAYS) {
             slots[i] = -1;
         } else {
-            const bool is_count = index == QUERY_START_LOC || index == LOGITS_ROWS;
-            ids[i] = is_count ? (int32_t)i : index == SEQ_LENS;
+            ids[i] = index == QUERY_START_LOC ? (int32_t)(tokens + i - first + 1)
+                     : index == LOGITS_ROWS   ? (int32_t)(tokens + i - first)
+                                              : index == SEQ_LENS;
         }
     }
 }
@@ -307,13 +313,15 @@ static void point_inputs(berth_plan *plan, const berth_batch_view *view) {
     }
 }
 
-berth_status berth_batch_begin(berth_plan *plan, const berth_batch *batch, int64_t padding) {
+berth_status berth_batch_begin(berth_plan *plan, const berth_batch *batch, berth_padding padding) {
     bool has_moved = false;
+    if (padding.sequences == 0) {
+        BERTH_TRY(check_batch(plan, batch));
+    }
     plan->batch = *batch;
-    plan->batch.token_count += padding;
-    plan->batch.sequence_count += padding;
-    plan->batch.logits_row_count += padding;
-    BERTH_TRY(check_batch(plan, &plan->batch));
+    plan->batch.token_count += padding.sequences;
+    plan->batch.sequence_count += padding.sequences;
+    plan->batch.logits_row_count += padding.rows;
     plan->padding = padding;
     plan->batch.device = plan->is_host ? batch->host : &plan->device_batch.view;
     if (!plan->is_host) {

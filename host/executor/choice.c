@@ -144,10 +144,11 @@ berth_status berth_plan_choices(berth_plan *plan, const int32_t **out_ids) {
     if (ids == NULL || plan->tokens == 0) {
         return BERTH_FAIL(WRONG_STATE, "the plan has chosen nothing");
     }
-    BERTH_TRY_NOTE(berth_runtime_download(plan->runtime, plan->choice.memory, plan->device_block,
-                                          ids->tensor.byte_offset,
-                                          (uint64_t)(plan->rows - plan->padding) * sizeof(int32_t)),
-                   "fetching the chosen ids");
+    BERTH_TRY_NOTE(
+        berth_runtime_download(plan->runtime, plan->choice.memory, plan->device_block,
+                               ids->tensor.byte_offset,
+                               (uint64_t)(plan->rows - plan->padding.rows) * sizeof(int32_t)),
+        "fetching the chosen ids");
     *out_ids = plan->choice.memory;
     return BERTH_OK;
 }

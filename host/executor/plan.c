@@ -124,9 +124,19 @@ static berth_status judge_fallbacks(const berth_plan *plan) {
     return status;
 }
 
+// Where steps are recorded, room for what they are filled up with beside as many as there may be.
+static void make_room(berth_plan *plan) {
+    plan->most_sequences = plan->request.max_sequences;
+    if (!plan->is_host && berth_config_records_pieces(plan->request.config) &&
+        berth_runtime_records(plan->runtime)) {
+        plan->request.max_sequences += BERTH_NOBODYS_MOST;
+    }
+}
+
 static berth_status build(berth_plan *plan) {
     const berth_platform_entry *platform = berth_runtime_platform(plan->runtime);
     BERTH_TRY(check_request(&plan->request));
+    make_room(plan);
     BERTH_TRY(berth_arena_create(BLOCK_BYTES, LIMIT_BYTES, &plan->arena));
     BERTH_TRY(berth_custom_ops_parse(
         plan->request.config, platform != NULL ? platform->platform.default_custom_ops : NULL,
@@ -246,6 +256,7 @@ berth_status berth_plan_ready(berth_plan *plan) {
     BERTH_TRY(berth_states_create(plan));
     BERTH_TRY(berth_choice_create(plan));
     BERTH_TRY(berth_recordings_create(plan));
+    BERTH_TRY(berth_piecewise_create(plan));
     plan->is_ready = true;
     BERTH_INFO("executor", "plans %zu steps for %zu ops in %llu bytes of activations",
                plan->steps.count, plan->bindings.count,
@@ -284,6 +295,7 @@ void berth_plan_destroy(berth_plan *plan) {
     berth_array_free(&plan->operands);
     berth_array_free(&plan->steps);
     berth_array_free(&plan->step_notes);
+    berth_array_free(&plan->pieces);
     berth_array_free(&plan->inputs);
     berth_array_free(&plan->device_inputs);
     berth_arena_destroy(plan->arena);

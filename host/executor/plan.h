@@ -10,6 +10,7 @@
 
 #include "base/array.h"
 #include "executor/executor.h"
+#include "executor/recordings.h"
 
 #define BERTH_NO_STORAGE UINT32_MAX
 #define BERTH_LAST_STEP  (UINT32_MAX - 1) // a storage that lives to the end of the run
@@ -177,15 +178,6 @@ typedef struct berth_device_batch {
     berth_batch_view view;
 } berth_device_batch;
 
-// ---- recordings ---------------------------------------------------------------------------------
-
-// A step of one token of each of so many sequences, recorded.
-typedef struct berth_recording {
-    void *graph;    // NULL: not yet
-    int64_t padded; // a step of so many sequences is filled up to this many; 0: it is not recorded
-    bool is_seen;   // has run once: what is made at the first call is there
-} berth_recording;
-
 // The greedy choice behind the logits.
 typedef struct berth_plan_choice {
     berth_operand *logits;
@@ -230,8 +222,11 @@ struct berth_plan {
     int64_t recording_count;     // 0: nothing is recorded
     int64_t *capture_sizes;      // [capture_count], ascending; recorded by berth_plan_record
     size_t capture_count;        // 0: steps are not filled up
-    berth_buffer weights;        // where the device's memory is host memory: all of them,
-    uint64_t weights_used;       // one behind another as they come
+    berth_array(berth_piece) pieces;
+    berth_piecewise *piecewise; // [piecewise_count], by tokens
+    size_t piecewise_count; // 0: other steps than those of one token a sequence are not recorded
+    berth_buffer weights;   // where the device's memory is host memory: all of them,
+    uint64_t weights_used;  // one behind another as they come
     berth_buffer device_block;
     void *host_block;
     uint64_t block_bytes[BERTH_SPACE_COUNT];
@@ -240,7 +235,8 @@ struct berth_plan {
     berth_batch batch; // what calls see
     int64_t tokens;    // that the extents are for; 0: none
     int64_t rows;
-    int64_t padding; // of these, and of the batch's sequences, so many at the end are nobody's
+    berth_padding padding;  // of the tokens and sequences, and of the rows
+    int64_t most_sequences; // of a batch; the request's number has room for nobody's beside them
     bool is_timed;
     bool is_ready;
     bool is_asleep;   // it was ready before, and gave its memory back

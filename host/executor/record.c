@@ -13,7 +13,7 @@
 
 // ---- what can be recorded -----------------------------------------------------------------------
 
-static bool is_recordable(const berth_step_note *note) {
+bool berth_step_is_recordable(const berth_step_note *note) {
     const berth_binding *binding = note->binding;
     return binding != NULL && binding->space == BERTH_SPACE_DEVICE && binding->impl != NULL &&
            (binding->impl->flags & BERTH_IMPL_CAPTURABLE) != 0;
@@ -21,7 +21,7 @@ static bool is_recordable(const berth_step_note *note) {
 
 static bool is_all_recordable(const berth_plan *plan) {
     for (size_t i = 0; i < plan->step_notes.count; ++i) {
-        if (!is_recordable(&plan->step_notes.data[i])) {
+        if (!berth_step_is_recordable(&plan->step_notes.data[i])) {
             return false;
         }
     }
@@ -77,7 +77,7 @@ static bool keeps_rows_apart(const berth_plan *plan, const berth_graph_node *nod
     return is_apart;
 }
 
-static bool can_be_filled_up(const berth_plan *plan) {
+bool berth_plan_can_be_filled_up(const berth_plan *plan) {
     bool can = !keeps_states(plan);
     for (size_t i = 0; i < plan->graph->node_count; ++i) {
         can = can && keeps_rows_apart(plan, &plan->graph->nodes[i]);
@@ -107,10 +107,9 @@ static berth_status choose_sizes(berth_plan *plan) {
 }
 
 berth_status berth_recordings_create(berth_plan *plan) {
-    const int64_t most = plan->request.max_sequences < plan->request.max_tokens
-                             ? plan->request.max_sequences
-                             : plan->request.max_tokens;
-    if (plan->is_host || plan->request.config->enforce_eager ||
+    const int64_t most = plan->most_sequences < plan->request.max_tokens ? plan->most_sequences
+                                                                         : plan->request.max_tokens;
+    if (plan->is_host || !berth_config_records_whole(plan->request.config) ||
         !berth_runtime_records(plan->runtime) || !is_all_recordable(plan)) {
         return BERTH_OK;
     }
@@ -120,7 +119,7 @@ berth_status berth_recordings_create(berth_plan *plan) {
     }
     plan->recording_count = most;
     berth_recordings_drop(plan);
-    return can_be_filled_up(plan) ? choose_sizes(plan) : BERTH_OK;
+    return berth_plan_can_be_filled_up(plan) ? choose_sizes(plan) : BERTH_OK;
 }
 
 berth_recording *berth_recording_find(const berth_plan *plan, const berth_batch *batch) {
@@ -134,6 +133,7 @@ berth_recording *berth_recording_find(const berth_plan *plan, const berth_batch 
 }
 
 void berth_recordings_drop(berth_plan *plan) {
+    berth_piecewise_drop(plan);
     for (int64_t i = 0; i < plan->recording_count; ++i) {
         berth_runtime_free_graph(plan->runtime, plan->recordings[i].graph);
         plan->recordings[i] = (berth_recording){.padded = i < MOST_WHEN_IT_COMES ? i + 1 : 0};
@@ -142,16 +142,16 @@ void berth_recordings_drop(berth_plan *plan) {
 
 // ---- recording ----------------------------------------------------------------------------------
 
-berth_status berth_recording_make(berth_plan *plan, berth_recording *recording) {
+berth_status berth_steps_record(berth_plan *plan, size_t first, size_t count, void **out_graph) {
     void *graph = NULL;
     BERTH_TRY(berth_runtime_record_begin(plan->runtime));
-    const berth_status status = berth_steps_run(plan);
+    const berth_status status = berth_steps_run(plan, first, count);
     const berth_status ended = berth_runtime_record_end(plan->runtime, &graph);
     if (status != BERTH_OK || ended != BERTH_OK) {
         berth_runtime_free_graph(plan->runtime, graph);
         return status != BERTH_OK ? status : ended;
     }
-    recording->graph = graph;
+    *out_graph = graph;
     return BERTH_OK;
 }
 
@@ -218,9 +218,9 @@ static void make_empty(const berth_plan *plan, empty_batch *it) {
 static berth_status record_size(berth_plan *plan, int64_t size) {
     empty_batch empty;
     make_empty(plan, &empty);
-    BERTH_TRY(berth_batch_begin(plan, &empty.batch, size));
-    BERTH_TRY(berth_steps_run(plan));
-    return berth_recording_make(plan, &plan->recordings[size - 1]);
+    BERTH_TRY(berth_batch_begin(plan, &empty.batch, (berth_padding){size, size}));
+    BERTH_TRY(berth_steps_run(plan, 0, plan->active_count));
+    return berth_steps_record(plan, 0, plan->active_count, &plan->recordings[size - 1].graph);
 }
 
 static berth_status record_sizes(berth_plan *plan) {
@@ -244,11 +244,12 @@ static void point_sizes(berth_plan *plan) {
 }
 
 berth_status berth_plan_record(berth_plan *plan) {
-    if (!plan->is_ready || plan->needs_cache || plan->capture_count == 0) {
+    if (!plan->is_ready || plan->needs_cache || plan->capture_count + plan->piecewise_count == 0) {
         return BERTH_OK;
     }
     berth_recordings_drop(plan);
-    const berth_status status = record_sizes(plan);
+    berth_status status = berth_piecewise_record(plan);
+    status = status == BERTH_OK ? record_sizes(plan) : status;
     plan->tokens = 0; // nobody's results
     if (status != BERTH_OK) {
         berth_recordings_drop(plan);

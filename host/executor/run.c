@@ -54,10 +54,10 @@ static __attribute__((noinline, cold)) berth_status explain(const berth_plan *pl
     return code;
 }
 
-berth_status berth_steps_run(const berth_plan *plan) {
+berth_status berth_steps_run(const berth_plan *plan, size_t first, size_t count) {
     berth_plugin_enter(NULL, "forward");
-    const berth_step *end = plan->active + plan->active_count;
-    for (const berth_step *step = plan->active; step != end; ++step) {
+    const berth_step *end = plan->active + first + count;
+    for (const berth_step *step = plan->active + first; step != end; ++step) {
         const berth_status status = step->forward(step->self, step->args);
         if (status != BERTH_OK) {
             return explain(plan, (size_t)(step - plan->active), status);
@@ -99,13 +99,13 @@ static berth_status run_recorded(berth_plan *plan, const berth_batch *batch,
                                  berth_recording *recording) {
     const int64_t padding =
         recording->graph != NULL ? recording->padded - batch->sequence_count : 0;
-    BERTH_TRY(berth_batch_begin(plan, batch, padding));
+    BERTH_TRY(berth_batch_begin(plan, batch, (berth_padding){padding, padding}));
     if (recording->graph == NULL && !recording->is_seen) {
         recording->is_seen = true;
-        return berth_steps_run(plan);
+        return berth_steps_run(plan, 0, plan->active_count);
     }
     if (recording->graph == NULL) {
-        BERTH_TRY(berth_recording_make(plan, recording));
+        BERTH_TRY(berth_steps_record(plan, 0, plan->active_count, &recording->graph));
     }
     return berth_runtime_replay(plan->runtime, recording->graph);
 }
@@ -121,8 +121,12 @@ berth_status berth_plan_run(berth_plan *plan, const berth_batch *batch) {
     if (recording != NULL) {
         return run_recorded(plan, batch, recording);
     }
-    BERTH_TRY(berth_batch_begin(plan, batch, 0));
-    return plan->is_timed ? run_timed(plan) : berth_steps_run(plan);
+    const berth_piecewise *pieces = plan->is_timed ? NULL : berth_piecewise_find(plan, batch);
+    const berth_padding padding = {pieces != NULL ? pieces->tokens - batch->token_count : 0, 0};
+    BERTH_TRY(berth_batch_begin(plan, batch, padding));
+    return plan->is_timed   ? run_timed(plan)
+           : pieces != NULL ? berth_piecewise_run(plan, pieces)
+                            : berth_steps_run(plan, 0, plan->active_count);
 }
 
 // ---- results ------------------------------------------------------------------------------------
@@ -152,8 +156,8 @@ static uint64_t shape_result(const berth_plan *plan, berth_plan_result *result) 
     const berth_value_type *type = &plan->graph->values[result->operand->value].type;
     uint64_t elements = 1;
     for (uint32_t i = 0; i < type->ndim; ++i) {
-        result->shape[i] = berth_dim_value(type->dims[i], plan->tokens - plan->padding,
-                                           plan->rows - plan->padding);
+        result->shape[i] = berth_dim_value(type->dims[i], plan->tokens - plan->padding.sequences,
+                                           plan->rows - plan->padding.rows);
         elements *= (uint64_t)result->shape[i];
     }
     return elements;

@@ -116,27 +116,41 @@ berth_buffer berth_operand_buffer(const berth_plan *plan, const berth_operand *o
 BERTH_MUST_CHECK berth_status berth_blocks_create(berth_plan *plan);
 void berth_blocks_destroy(berth_plan *plan);
 
-// batch.c: room for the batch in device memory; takes a batch in: checks it, uploads it. Behind a
-// step of one token a sequence may stand `padding` sequences that are nobody's.
+// batch.c: room for the batch in device memory; takes a batch in: checks it, uploads it. Behind it
+// may stand some of nobody's, which whoever asks for them has found to fit.
 BERTH_MUST_CHECK berth_status berth_device_batch_create(berth_plan *plan);
 BERTH_MUST_CHECK berth_status berth_batch_begin(berth_plan *plan, const berth_batch *batch,
-                                                int64_t padding);
+                                                berth_padding padding);
 
 // choice.c: a step behind all others that picks the largest logit of each row, if the platform can.
 BERTH_MUST_CHECK berth_status berth_choice_place(berth_plan *plan);
 BERTH_MUST_CHECK berth_status berth_choice_create(berth_plan *plan);
 void berth_choice_update(berth_plan *plan, int64_t rows);
 
-// record.c: room for recordings, if all steps can be recorded; the one that such a batch uses, NULL
-// when it is not recorded; the batch that has just begun recorded; all gone, since memory has
-// moved.
+// record.c: what the plan's steps allow: one of them recorded; steps filled up with what is
+// nobody's.
+bool berth_step_is_recordable(const berth_step_note *note);
+bool berth_plan_can_be_filled_up(const berth_plan *plan);
+// Room for recordings, if all steps can be recorded; the one that such a batch uses, NULL when it
+// is not recorded; all gone, pieces too, since memory has moved.
 BERTH_MUST_CHECK berth_status berth_recordings_create(berth_plan *plan);
 berth_recording *berth_recording_find(const berth_plan *plan, const berth_batch *batch);
-BERTH_MUST_CHECK berth_status berth_recording_make(berth_plan *plan, berth_recording *recording);
 void berth_recordings_drop(berth_plan *plan);
+// Active steps of the batch that has just begun, as a graph.
+BERTH_MUST_CHECK berth_status berth_steps_record(berth_plan *plan, size_t first, size_t count,
+                                                 void **out_graph);
 
-// run.c: keeps the steps that have something to do for the current numbers; calls them.
+// piecewise.c: the same for steps of any batch, cut at what depends on more than the number of
+// tokens.
+BERTH_MUST_CHECK berth_status berth_piecewise_create(berth_plan *plan);
+BERTH_MUST_CHECK berth_status berth_piecewise_record(berth_plan *plan);
+const berth_piecewise *berth_piecewise_find(const berth_plan *plan, const berth_batch *batch);
+BERTH_MUST_CHECK berth_status berth_piecewise_run(const berth_plan *plan,
+                                                  const berth_piecewise *recorded);
+void berth_piecewise_drop(berth_plan *plan);
+
+// run.c: keeps the steps that have something to do for the current numbers; calls some of them.
 void berth_plan_activate(berth_plan *plan);
-BERTH_MUST_CHECK berth_status berth_steps_run(const berth_plan *plan);
+BERTH_MUST_CHECK berth_status berth_steps_run(const berth_plan *plan, size_t first, size_t count);
 
 #endif

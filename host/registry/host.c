@@ -244,5 +244,7 @@ void berth_host_fill(berth_host *host, berth_registry *registry,
         .json_get_member = json_get_member,
         .json_get_entry = json_get_entry,
         .match = host_match,
+        .cache_read = berth_host_cache_read,
+        .cache_write = berth_host_cache_write,
     };
 }

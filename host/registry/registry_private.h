@@ -122,6 +122,7 @@ struct berth_registry {
     berth_candidates *candidates;                    // borrowed; of the last load, or NULL
     berth_candidates core;
     bool is_frozen;
+    bool has_cache_note; // the log has said that nothing can be kept
     berth_array(berth_claim) claims;
     berth_map names[BERTH_NAMED_KINDS]; // name (of ops also class name) → index into additions
     berth_listing listings[BERTH_NAMED_KINDS];
@@ -131,6 +132,12 @@ struct berth_registry {
 // host.c
 void berth_host_fill(berth_host *host, berth_registry *registry,
                      const berth_worker_api *worker_base);
+
+// host_cache.c: two of its slots.
+berth_status berth_host_cache_read(const berth_host *host, const char *name, const char *key,
+                                   void **out_data, uint64_t *out_bytes);
+berth_status berth_host_cache_write(const berth_host *host, const char *name, const char *key,
+                                    const void *data, uint64_t bytes);
 
 // check.c: sizes and required slots. `table` begins with its size and may be NULL. Slot `except`
 // (an offset, 0 none) may be NULL.

@@ -272,9 +272,11 @@ berth_status berth_worker_record(berth_default_worker *base) {
     const uint64_t before = free_bytes(base);
     BERTH_TRY(berth_plan_record(base->plan));
     const uint64_t after = free_bytes(base);
-    if (berth_plan_captures(base->plan) > 0) {
-        BERTH_INFO("worker", "records %zu decode steps in %llu ms and %llu bytes of the device",
-                   berth_plan_captures(base->plan),
+    if (berth_plan_captures(base->plan) + berth_plan_pieces(base->plan) > 0) {
+        BERTH_INFO("worker",
+                   "records %zu decode steps and %zu pieces of others in %llu ms and %llu bytes of "
+                   "the device",
+                   berth_plan_captures(base->plan), berth_plan_pieces(base->plan),
                    (unsigned long long)((berth_clock_ns() - start) / 1000000),
                    (unsigned long long)(before > after ? before - after : 0));
     }

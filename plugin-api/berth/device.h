@@ -73,7 +73,10 @@ typedef struct berth_device_api {
     // has not. A step of fewer sequences than the recorded one is filled up behind its own with
     // some of one token that nobody asked for: id 0 at position 0, a length of 1, the null block
     // (zeros), the slot -1, as warm-up's only sequence is. What is computed of them nobody reads; a
-    // model with states of whole sequences gets none.
+    // model with states of whole sequences gets none. Of a step that is not recorded whole the host
+    // may record pieces: consecutive forwards of ops without states whose operands are shaped by
+    // the number of tokens alone. Those see of the batch only what is in their operands, and any
+    // other numbers of `args->batch` may be others at a replay.
     berth_status (*capture_begin)(void *self, uint64_t device); // [optional][engine]
     // [optional][engine] Ends the recording also when it gives no graph.
     berth_status (*capture_end)(void *self, uint64_t device, void **out_graph);

@@ -83,6 +83,22 @@ typedef struct berth_host {
     // [startup] Whether the regular expression matches the text from its first byte on: BERTH_OK or
     // BERTH_NOT_FOUND; another status, with a text, when it is none.
     berth_status (*match)(const struct berth_host *host, const char *regex, const char *text);
+
+    // From ABI 1.1 on. [startup] What is dear to find out, as a device's timings are, kept in the
+    // user's cache (option cache_dir) for the next process: bytes of the calling plugin under
+    // `name`, up to 127 letters, digits, '.', '_' and '-', no '.' first. `key` is any text of all
+    // that they rest on (device, versions of libraries, of the way they were found); the host adds
+    // its own version and the plugin's. Only inside of a call from the host.
+    //
+    // A read gives what was stored under this name with this key, free it; anything else, whatever
+    // became of the file, is BERTH_NOT_FOUND and no failure: measure, and write. What is there is
+    // whole, but check what it says before you rely on it: a checksum is no signature.
+    berth_status (*cache_read)(const struct berth_host *host, const char *name, const char *key,
+                               void **out_data, uint64_t *out_bytes);
+    // Replaces the entry as one step, beside other processes that do the same. BERTH_UNAVAILABLE:
+    // it could not, because there is no cache, or no room, or no right; go on without.
+    berth_status (*cache_write)(const struct berth_host *host, const char *name, const char *key,
+                                const void *data, uint64_t bytes);
 } berth_host;
 
 // Hands the formatted text (at most 511 bytes) to the host and yields the status:

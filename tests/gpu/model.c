@@ -4,6 +4,9 @@
 // 1, 64 and 256 requests, prefill of one prompt of 8,191 tokens, and the start. Greedy, random
 // prompts, no prefix twice.
 //
+// model PLUGIN_DIR CHECKPOINT start: only the start, whose GEMM choices come from $BERTH_CACHE_DIR
+// when an earlier one has left them there; $BERTH_LOG=debug says which. EAGER: no recorded steps.
+// model PLUGIN_DIR CHECKPOINT mixed: steps in which prompts come in beside requests that decode.
 // model PLUGIN_DIR CHECKPOINT captured: what captured decode costs beside its kernels, each figure
 // with its gate, and status 1 if one is missed.
 //
@@ -15,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "discovery/discovery.h"
 #include "engine/engine.h"
 #include "platform/platform.h"
@@ -78,6 +82,7 @@ static void start(bench *b, const char *plugins, const char *model) {
     b->config.max_num_batched_tokens = PROMPT + 1;
     b->config.max_num_seqs = MAX_SEQS;
     b->config.enforce_eager = getenv("EAGER") != NULL;
+    b->config.cache_dir = getenv("BERTH_CACHE_DIR");
     must(berth_discovery_run(&b->config, b->arena, &b->candidates));
     must(berth_registry_create(&b->config, &berth_worker_default, &b->registry));
     must(berth_registry_add_core(b->registry, berth_core_plugins, berth_core_plugins_count));
@@ -235,6 +240,46 @@ static void time_prefill(bench *b) {
     (void)printf("\n");
 }
 
+// Steps in which some requests get a token and one more brings its prompt of so many.
+static void time_mixed(bench *b, size_t requests, size_t prompt) {
+    double samples[STEPS];
+    uint64_t seed = 100 * requests + prompt;
+    for (size_t i = 0; i < requests; ++i) {
+        add(b, 16, STEPS + 24, &seed);
+    }
+    while (step(b) < requests) {
+        continue;
+    }
+    for (size_t i = 0; i < STEPS + 4; ++i) {
+        add(b, prompt, 1, &seed);
+        const uint64_t begin = berth_clock_ns();
+        (void)step(b);
+        samples[i < 4 ? 0 : i - 4] = seconds_since(begin);
+    }
+    while (!berth_engine_is_idle(b->engine)) {
+        (void)step(b);
+    }
+    qsort(samples, STEPS, sizeof *samples, compare);
+    (void)printf(
+        "mixed, %3zu decoding and %3zu of a prompt  %8.3f ms a step (p10 %.3f, p90 %.3f)\n",
+        requests, prompt, samples[STEPS / 2] * 1e3, samples[STEPS / 10] * 1e3,
+        samples[STEPS - 1 - STEPS / 10] * 1e3);
+}
+
+static void time_all(bench *b) {
+    time_decode(b, 1);
+    time_decode(b, 64);
+    time_decode(b, 256);
+    time_prefill(b);
+}
+
+static void time_all_mixed(bench *b) {
+    time_mixed(b, 1, 15);
+    time_mixed(b, 8, 33);
+    time_mixed(b, 64, 190);
+    time_mixed(b, 128, 380);
+}
+
 // ---- captured decode ----------------------------------------------------------------------------
 
 static void judge(bench *b, bool is_met) {
@@ -309,10 +354,15 @@ int main(int count, char **arguments) {
     static bench b;
     uint64_t seed = 1;
     if (count < 3) {
-        (void)fprintf(stderr, "usage: model PLUGIN_DIR CHECKPOINT [captured | GB/s TFLOP/s]\n");
+        (void)fprintf(stderr, "usage: model PLUGIN_DIR CHECKPOINT "
+                              "[captured | mixed | start | GB/s TFLOP/s]\n");
         return 2;
     }
-    b.is_captured = count == 4 && strcmp(arguments[3], "captured") == 0;
+    const char *what = count == 4 ? arguments[3] : "";
+    const char *level = getenv("BERTH_LOG");
+    berth_log_set_level(level && strcmp(level, "debug") == 0 ? BERTH_LEVEL_DEBUG
+                                                             : BERTH_LEVEL_WARN);
+    b.is_captured = strcmp(what, "captured") == 0;
     b.copy_rate = count > 4 ? atof(arguments[3]) * 1e9 : 0;
     b.product_rate = count > 4 ? atof(arguments[4]) * 1e12 : 0;
     const uint64_t begin = berth_clock_ns();
@@ -329,11 +379,10 @@ int main(int count, char **arguments) {
     if (b.is_captured) {
         check_captured(&b, 1);
         check_captured(&b, 64);
-    } else {
-        time_decode(&b, 1);
-        time_decode(&b, 64);
-        time_decode(&b, 256);
-        time_prefill(&b);
+    } else if (strcmp(what, "mixed") == 0) {
+        time_all_mixed(&b);
+    } else if (strcmp(what, "start") != 0) {
+        time_all(&b);
     }
     berth_engine_destroy(b.engine);
     berth_worker_destroy(b.worker);

@@ -223,7 +223,11 @@ typedef struct naive {
 } naive;
 
 static bool is_cache(const test_plan *it, const char *layer) {
-    return it->cache_count > 0 && strcmp(layer, it->caches[0].layer) == 0;
+    bool is = false;
+    for (size_t i = 0; i < it->cache_count; ++i) {
+        is = is || strcmp(layer, it->caches[i].layer) == 0;
+    }
+    return is;
 }
 
 // States keep their memory from batch to batch; a KV cache has its blocks in front.

@@ -108,6 +108,23 @@ TEST(file_write_that_fails_keeps_the_old_file) {
     remove_sandbox(&box, (const char *const[]){"a"}, 1); // fails if anything is left beside it
 }
 
+TEST(dir_make_makes_what_is_missing) {
+    sandbox box = make_sandbox();
+    CHECK_OK(berth_dir_make(inside(&box, "a/b//c/")));
+    CHECK(berth_path_is_dir(inside(&box, "a/b/c")));
+    struct stat info;
+    CHECK_INT(stat(inside(&box, "a"), &info), 0);
+    CHECK_INT(info.st_mode & 0777, 0700);
+    CHECK_OK(berth_dir_make(inside(&box, "a/b/c")));
+    CHECK_OK(berth_dir_make("/"));
+    CHECK_STATUS(berth_dir_make(""), BERTH_NOT_FOUND);
+    CHECK_OK(berth_file_write(inside(&box, "file"), BERTH_STR("x")));
+    CHECK_STATUS(berth_dir_make(inside(&box, "file")), BERTH_INVALID_ARGUMENT);
+    CHECK_STATUS(berth_dir_make(inside(&box, "file/x")), BERTH_INVALID_ARGUMENT);
+    CHECK_CONTAINS(berth_status_message(), "a directory is needed");
+    remove_sandbox(&box, (const char *const[]){"a/b/c", "a/b", "a", "file"}, 4);
+}
+
 TEST(file_refuses_what_is_no_file) {
     sandbox box = make_sandbox();
     char *data = NULL;

@@ -73,6 +73,20 @@ TEST(capture_sizes_are_those_of_vllm) {
     }
 }
 
+TEST(capture_sizes_may_be_none_where_nothing_is_recorded) {
+    const sizes_case one = {"", -1, 128, 8192, false, 0, NULL};
+    for (int32_t mode = 0; mode <= BERTH_CAPTURE_NONE; ++mode) {
+        berth_arena *arena = NULL;
+        berth_config config;
+        berth_capture_sizes sizes;
+        open_config(&one, &arena, &config);
+        config.capture_mode = mode;
+        CHECK_STATUS(berth_config_capture_sizes(&config, arena, &sizes),
+                     mode == BERTH_CAPTURE_NONE ? BERTH_OK : BERTH_INVALID_ARGUMENT);
+        berth_arena_destroy(arena);
+    }
+}
+
 TEST(capture_sizes_grow_in_steps_of_8_and_16) {
     static const int64_t begin[] = {1, 2, 4, 8, 16, 24};
     static const int64_t end[] = {240, 248, 256, 272, 288};

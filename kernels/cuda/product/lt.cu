@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuBLASLt: opened when a plan first asks for it, never linked. For every shape of weights the
-// algorithms that it proposes are timed once per bucket of rows, at start-up; a step only looks its
-// bucket up.
+// algorithms that it proposes are timed once per bucket of rows, and the fastest are kept in the
+// host's cache, from which a later start takes them; a step only looks its bucket up.
+#include <cuda/product/choices.h>
 #include <cuda/product/product.h>
 
 #include <cublasLt.h>
 
+#include <ctype.h>
 #include <dlfcn.h>
 #include <stdio.h>
 
 #define PROPOSALS    32
-#define MAX_BUCKETS  40
 #define BEYOND_CACHE ((size_t)128 << 20) // bytes of weights
 
 // The functions that are used, by their names in the library.
 #define FUNCTIONS(F)                                                                               \
     F(cublasLtCreate)                                                                              \
     F(cublasLtDestroy)                                                                             \
+    F(cublasLtGetVersion)                                                                          \
     F(cublasLtMatmul)                                                                              \
+    F(cublasLtMatmulAlgoCheck)                                                                     \
     F(cublasLtMatmulAlgoGetHeuristic)                                                              \
     F(cublasLtMatmulDescCreate)                                                                    \
     F(cublasLtMatmulDescDestroy)                                                                   \
@@ -33,18 +36,15 @@ struct functions {
 #undef MEMBER
 };
 
-struct bucket {
-    int rows;
-    float milliseconds; // negative: not timed
-    cublasLtMatmulAlgo_t algorithm;
-};
+static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof cuda_choice{}.algorithm,
+              "cuBLASLt's own size");
 
 struct cuda_lt {
     struct products *all;
     cuda_lt *next;
     cuda_product shape;
     cublasLtMatmulDesc_t description;
-    bucket buckets[MAX_BUCKETS];
+    cuda_choice buckets[CUDA_CHOICES_MAX];
     int count;
 };
 
@@ -236,6 +236,10 @@ static int bucket_of(const cuda_lt *lt, int rows) {
     return at;
 }
 
+static const cublasLtMatmulAlgo_t *algorithm_of(const cuda_choice &choice) {
+    return reinterpret_cast<const cublasLtMatmulAlgo_t *>(choice.algorithm);
+}
+
 float cuda_lt_milliseconds(const cuda_lt *lt, int rows) {
     return lt->count > 0 ? lt->buckets[bucket_of(lt, rows)].milliseconds : -1;
 }
@@ -252,7 +256,7 @@ berth_status cuda_lt_run(const gpu_op *op, const cuda_lt *lt, const cuda_product
     const int at = bucket_of(lt, product.rows);
     cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
     if (lt->count > 0) {
-        status = multiply(lt, &with, product, &lt->buckets[at].algorithm, workspace, op->stream);
+        status = multiply(lt, &with, product, algorithm_of(lt->buckets[at]), workspace, op->stream);
     }
     // Why: an algorithm may not take every number of rows of its bucket.
     if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
@@ -368,8 +372,10 @@ static void choose(const gpu_op *op, cuda_lt *lt, int rows, const trial *room) {
         }
     }
     if (found > 0) {
-        lt->buckets[lt->count++] =
-            bucket{rows, least / static_cast<float>(runs_of(rows)), results[best].algo};
+        cuda_choice *chosen = &lt->buckets[lt->count++];
+        chosen->rows = rows;
+        chosen->milliseconds = least / static_cast<float>(runs_of(rows));
+        memcpy(chosen->algorithm, &results[best].algo, sizeof chosen->algorithm);
     }
 }
 
@@ -378,13 +384,118 @@ static void choose_all(const gpu_op *op, cuda_lt *lt, int max_rows) {
     trial room;
     const bool has_room = open_trial(lt->shape, max_rows, &room);
     int rows = 16;
-    for (; rows < max_rows && lt->count < MAX_BUCKETS - 1;
+    for (; rows < max_rows && lt->count < CUDA_CHOICES_MAX - 1;
          rows += (rows & (rows - 1)) == 0 ? rows / 2 : rows / 3) {
         choose(op, lt, rows, has_room ? &room : nullptr);
     }
     choose(op, lt, max_rows, has_room ? &room : nullptr);
     close_trial(&room);
 }
+
+// ---- keeping ------------------------------------------------------------------------------------
+
+// Where the choices of a shape are kept, and what they rest on.
+struct label {
+    char name[128];
+    char key[512];
+};
+
+static const char *text_of(berth_dtype dtype) {
+    return dtype == BERTH_DTYPE_F32         ? "f32"
+           : dtype == BERTH_DTYPE_BF16      ? "bf16"
+           : dtype == BERTH_DTYPE_F16       ? "f16"
+           : dtype == BERTH_DTYPE_F8_E4M3FN ? "e4m3"
+           : dtype == BERTH_DTYPE_I8        ? "i8"
+                                            : "i32";
+}
+
+// Why the device is in the name, too: two kinds of them in one machine, or in machines that share a
+// home, would take each other's place.
+static void print_label(const gpu_op *op, const cuda_lt *lt, label *out) {
+    constexpr int WAY = 1; // in which choices are made here; another one has another number
+    const cuda_product &p = lt->shape;
+    int driver = 0;
+    cudaDeviceProp device = {};
+    (void)cudaDriverGetVersion(&driver);
+    (void)cudaGetDeviceProperties(&device, static_cast<int>(op->device));
+    (void)snprintf(out->key, sizeof out->key,
+                   "products %d\n%s, %d.%d, %d multiprocessors\ncuBLASLt %zu\nCUDA %d", WAY,
+                   device.name, device.major, device.minor, device.multiProcessorCount,
+                   lt->all->call.cublasLtGetVersion(), driver);
+    for (char *at = device.name; *at != '\0'; ++at) {
+        *at = isalnum(static_cast<unsigned char>(*at)) ? *at : '_';
+    }
+    (void)snprintf(out->name, sizeof out->name, "product-%s-%s-%dx%d%s-%d-%.48s", text_of(p.dtype),
+                   text_of(operand_of(p)), p.outputs, p.depth, p.bias ? "-bias" : "", p.rows,
+                   device.name);
+}
+
+// What cuBLASLt says of an algorithm of the shape's, in the workspace that there will be.
+static cublasStatus_t ask(const cuda_lt *lt, const cuda_choice &choice) {
+    const products *all = lt->all;
+    layouts with;
+    cublasLtMatmulHeuristicResult_t result = {};
+    cuda_product p = lt->shape;
+    p.rows = choice.rows;
+    // That there are scales is looked at, what they are is not.
+    p.scales = reinterpret_cast<const float *>(lt);
+    p.x_scales = p.scales;
+    if (lay_out(all, p, &with) != BERTH_OK || point(lt, p) != BERTH_OK) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    const cublasStatus_t status =
+        all->call.cublasLtMatmulAlgoCheck(all->handle, lt->description, &with.weight, &with.x,
+                                          &with.y, &with.y, algorithm_of(choice), &result);
+    return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize > CUDA_LT_WORKSPACE
+               ? CUBLAS_STATUS_NOT_SUPPORTED
+               : status;
+}
+
+static cublasStatus_t ask_all(const cuda_lt *lt) {
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    for (int i = 0; i < lt->count && status == CUBLAS_STATUS_SUCCESS; ++i) {
+        status = ask(lt, lt->buckets[i]);
+    }
+    return status;
+}
+
+// Whether an earlier start has left choices that can be used; they are the shape's then.
+static bool take_kept(const gpu_op *op, cuda_lt *lt, const label &kept) {
+    const berth_host *host = op->host;
+    void *bytes = nullptr;
+    uint64_t size = 0;
+    if (!BERTH_HAS(host, cache_read) ||
+        host->cache_read(host, kept.name, kept.key, &bytes, &size) != BERTH_OK) {
+        return false;
+    }
+    lt->count = cuda_choices_take(bytes, size, lt->shape.rows, lt->buckets);
+    host->free(host, bytes);
+    const cublasStatus_t status = ask_all(lt);
+    if (lt->count > 0 && status == CUBLAS_STATUS_SUCCESS) {
+        BERTH_PLUGIN_LOG(host, BERTH_LOG_DEBUG, "cuda", "%s: %d choices of an earlier start",
+                         kept.name, lt->count);
+        return true;
+    }
+    BERTH_PLUGIN_LOG(host, BERTH_LOG_WARN, "cuda", "%s: what was kept is ignored: %s (status %d)",
+                     kept.name,
+                     lt->count > 0 ? "cuBLASLt takes no such algorithm" : "it is no such list",
+                     static_cast<int>(status));
+    lt->count = 0;
+    return false;
+}
+
+// What was not timed is not worth keeping.
+static void keep(const gpu_op *op, const cuda_lt *lt, const label &as) {
+    const berth_host *host = op->host;
+    cuda_choice read_back[CUDA_CHOICES_MAX];
+    const uint64_t size = static_cast<uint64_t>(lt->count) * sizeof(cuda_choice);
+    if (BERTH_HAS(host, cache_write) &&
+        cuda_choices_take(lt->buckets, size, lt->shape.rows, read_back) > 0) {
+        (void)host->cache_write(host, as.name, as.key, lt->buckets, size);
+    }
+}
+
+// ---- one shape ----------------------------------------------------------------------------------
 
 // Why no fast sums: over 14336 products they were wrong by 5 % of the largest result, and the time
 // that they save is a tenth.
@@ -448,7 +559,14 @@ berth_status cuda_lt_open(const gpu_op *op, const cuda_product &shape, int max_r
         op->host->free(op->host, lt);
         return described;
     }
-    choose_all(op, lt, max_rows);
+    label kept;
+    print_label(op, lt, &kept);
+    if (!take_kept(op, lt, kept)) {
+        choose_all(op, lt, max_rows);
+        BERTH_PLUGIN_LOG(op->host, BERTH_LOG_DEBUG, "cuda", "%s: %d choices timed", kept.name,
+                         lt->count);
+        keep(op, lt, kept);
+    }
     lt->next = all->shapes;
     all->shapes = lt;
     *out = lt;
