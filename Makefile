@@ -189,7 +189,8 @@ gpu_kernels := $(filter $(B)/obj/kernels/%,$(objects_platform-cuda))
 $(B)/tests/gpu/kernels $(B)/tests/gpu/codes: $(B)/tests/gpu/%: $(B)/obj/tests/gpu/%.o $(gpu_kernels)
 	@mkdir -p $(@D)
 	$(call say,LD)$(NVCC) $^ -ldl -o $@
-$(B)/tests/gpu/model: $(B)/obj/tests/gpu/model.o $(B)/libberth.a
+gpu_CFLAGS := $(CUDA_CFLAGS)
+$(B)/tests/gpu/model: $(addprefix $(B)/obj/tests/gpu/,model.o capture.o trace.o) $(B)/libberth.a
 	@mkdir -p $(@D)
 	$(call say,LD)$(call link)
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -82,9 +82,10 @@ typedef struct berth_buffer {
 // Calls of the platform's slots. Copies of host memory are none.
 typedef struct berth_runtime_counters {
     uint64_t to_device; // copies
+    uint64_t queued;    // of them those that may still be under way when the call returns
     uint64_t to_host;
     uint64_t on_device;
-    uint64_t waits;
+    uint64_t waits;    // beside those of copies
     uint64_t captures; // recordings that were made
     uint64_t replays;  // of recordings
     uint64_t held;     // bytes that are allocated
@@ -141,5 +142,8 @@ BERTH_MUST_CHECK berth_status berth_runtime_record_end(berth_runtime *runtime, v
 BERTH_MUST_CHECK berth_status berth_runtime_replay(berth_runtime *runtime, void *graph);
 void berth_runtime_free_graph(berth_runtime *runtime, void *graph); // takes NULL
 const berth_runtime_counters *berth_runtime_counted(const berth_runtime *runtime);
+// Calls so far in which this thread waited for the device: those of waits, and of copies that were
+// complete when they returned.
+uint64_t berth_runtime_waited(const berth_runtime *runtime);
 
 #endif

@@ -55,6 +55,7 @@ berth_status berth_runtime_queue(berth_runtime *runtime, berth_buffer to, uint64
         .bytes = bytes,
     };
     ++runtime->counters.to_device;
+    ++runtime->counters.queued;
     berth_runtime_enter(runtime, "queue_to_device");
     return berth_plugin_leave(runtime->platform->device.queue_to_device(
         berth_runtime_self(runtime), runtime->device.index, &copy));

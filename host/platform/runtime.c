@@ -117,6 +117,12 @@ const berth_runtime_counters *berth_runtime_counted(const berth_runtime *runtime
     return &runtime->counters;
 }
 
+uint64_t berth_runtime_waited(const berth_runtime *runtime) {
+    const berth_runtime_counters *counters = &runtime->counters;
+    return counters->waits + counters->to_host + counters->on_device + counters->to_device -
+           counters->queued;
+}
+
 berth_status berth_runtime_info(const berth_runtime *runtime, berth_device_info *out) {
     *out = (berth_device_info){.size = sizeof(*out), .name = "host", .uuid = ""};
     if (runtime->platform == NULL) {

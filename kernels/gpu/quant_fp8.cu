@@ -180,6 +180,10 @@ __global__ void copy_kernel(const float *from, float *to, int64_t count) {
 // ---- the host's side ----------------------------------------------------------------------------
 
 berth_status supports(const berth_op_site *site, const berth_device *) {
+    if (berth_site_attribute(site, "column_major_scales")->i64 && site->inputs[X]->ndim != 2) {
+        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED,
+                                 "scales by columns only of 2 dimensions");
+    }
     return gpu_check_rank(site, X);
 }
 

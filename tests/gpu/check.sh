@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # check.sh [PLATFORM]: every checkpoint of the tests in every type of activations on a GPU (PLATFORM
 # is cuda unless named), against their references and without a fallback; golden vectors of ops and
-# layers where they are there. Ends with a short table; status 1 if a line of it says no. MODELS:
+# layers where they are there; every kernel on every case of tests/ops that it takes; logits at a real
+# width against platform-cpu's. Ends with a short table; status 1 if a line of it says no. MODELS:
 # more folders of checkpoints, quantized ones among them.
 #
 # check.sh pack: gathers what that needs in build/gpu: the program, its plugins but those of the CPU,
-# the programs that measure (tools/bench-gpu), and the libraries that a bare machine lacks. Then
+# the programs that check and measure (tools/bench-gpu), the libraries that a bare machine lacks, and
+# what platform-cpu computes at the real width, which takes a minute when it was rebuilt. Then
 # build/gpu, tests/ and tools/ are all that has to travel to a machine with a driver; nothing is
 # installed there. Run both in the root of the repository.
 set -u
@@ -15,10 +17,13 @@ gpu=build/gpu
 golden=${GOLDEN:-../shared/golden/ops}
 
 pack() {
-    make -s B="$build" all "$build/tests/gpu/kernels" "$build/tests/gpu/codes" "$build/tests/gpu/model" || exit 1
+    programs="$build/tests/gpu/kernels $build/tests/gpu/codes $build/tests/gpu/model $build/tests/gpu/ops"
+    programs="$programs $build/tests/integration/widths_test" # words, not to be quoted
+    make -s B="$build" all $programs || exit 1
     rm -rf "$gpu" && mkdir -p "$gpu/lib" || exit 1
     cp -L "$build/berth" "$gpu/" && cp -R "$build/plugins" "$gpu/" || exit 1
-    cp "$build/tests/gpu/kernels" "$build/tests/gpu/codes" "$build/tests/gpu/model" "$gpu/" || exit 1
+    cp $programs "$gpu/" && (cd "$gpu" && strip berth kernels codes model ops widths_test) || exit 1
+    B=$build tools/compare-widths keep "$build/widths" && cp -R "$build/widths" "$gpu/" || exit 1
     ${CC:-cc} -std=c11 -O3 -Wall -Wextra -o "$gpu/quantize-random" tools/quantize-random.c -lm || exit 1
     # Why: with it there the choice of a platform would not be the GPU's alone.
     rm -f "$gpu"/plugins/libberth-platform-cpu.so "$gpu/plugins/cpu.plugin.yaml"
@@ -26,7 +31,7 @@ pack() {
         cp build/tools/make-checkpoint "$gpu/" && rm -rf "$gpu/checkpoint" || exit 1
     [ -d "$golden" ] && cp -RL "$golden" "$gpu/golden"
     # What the C library brings itself must fit the loader of the machine, so it stays here.
-    ldd "$build/berth" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' |
+    ldd "$build/berth" $programs | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
         grep -v -E '/(libc|libm|libdl|libpthread|librt|ld-linux[^/]*)\.so' |
         xargs -I '{}' cp -L '{}' "$gpu/lib/" || exit 1
     du -sh "$gpu"
@@ -67,9 +72,13 @@ for config in tests/data/models/*/config.json ${MODELS:+"$MODELS"/*/config.json}
     done
 done
 if [ -d "$gpu/golden" ]; then
-    "$gpu/berth" ops check --golden "$gpu/golden" --platform "$platform" --allow-fallback >"$gpu/ops" 2>&1 || bad=1
-    cut -c 1-120 "$gpu/ops"
+    "$gpu/berth" ops check --golden "$gpu/golden" --platform "$platform" --allow-fallback >"$gpu/vectors" 2>&1 || bad=1
+    cut -c 1-120 "$gpu/vectors"
 fi
+echo 'every kernel on the cases of tests/ops that it takes:'
+TEST_PLUGINS="$gpu/plugins" OPS_PLATFORM="$platform" "$gpu/ops" >"$gpu/cases" 2>&1 || bad=1
+grep -a -e '^element' -e '^\[  FAILED' -e '^\[  [A-Z]*  *\] [0-9]' "$gpu/cases" | cut -c 1-160
+tools/compare-widths against "$gpu/widths" "$platform" || bad=1
 echo
 column -t -s '|' "$table" 2>/dev/null || awk -F '|' '{
     printf "%-16s%-13s%-8s%-21s%-14s%s\n", $1, $2, $3, $4, $5, $6

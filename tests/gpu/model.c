@@ -7,6 +7,8 @@
 // model PLUGIN_DIR CHECKPOINT start: only the start, whose GEMM choices come from $BERTH_CACHE_DIR
 // when an earlier one has left them there; $BERTH_LOG=debug says which. EAGER: no recorded steps.
 // model PLUGIN_DIR CHECKPOINT mixed: steps in which prompts come in beside requests that decode.
+// model PLUGIN_DIR CHECKPOINT captured: what captured decode costs beside its kernels, each figure
+// with its gate, and status 1 if one is missed.
 //
 // Shares: of decode the bytes of all weights but the embedding's and of the keys and values read, a
 // step, beside a copy; of prefill the arithmetic of the linear ops beside a large product.
@@ -21,6 +23,8 @@
 #include "engine/engine.h"
 #include "platform/platform.h"
 #include "registry/registry.h"
+#include "tests/gpu/capture.h"
+#include "tests/gpu/trace.h"
 #include "worker/worker.h"
 
 #define CONTEXT  592
@@ -28,6 +32,11 @@
 #define PROMPT   8191
 #define REPEATS  3
 #define MAX_SEQS 256
+
+// Gates of captured decode.
+#define MOST_CPU_US     30.0 // of the engine's thread, one request
+#define MOST_IDLE_SHARE 0.03 // of a replay
+#define WAITS           1    // a step
 
 extern const berth_plugin *const berth_core_plugins[];
 extern const size_t berth_core_plugins_count;
@@ -47,6 +56,8 @@ typedef struct bench {
     double kv_bytes; // of a token
     double copy_rate;
     double product_rate;
+    bool is_captured; // what captured decode costs, and nothing else
+    bool has_missed;  // a gate
 } bench;
 
 static void must(berth_status status) {
@@ -79,6 +90,9 @@ static void start(bench *b, const char *plugins, const char *model) {
     must(berth_platform_choose(&b->config, b->registry, &b->candidates, b->arena, &b->decision));
     must(berth_platform_configure(b->decision.platform, &b->config, b->registry));
     must(berth_registry_freeze(b->registry));
+    if (b->is_captured) {
+        capture_watch(b->decision.platform);
+    }
     must(berth_worker_create(&b->config, b->registry, b->decision.platform, &b->worker));
     must(berth_worker_init_device(b->worker));
     must(berth_worker_load_model(b->worker));
@@ -156,15 +170,15 @@ static int compare(const void *a, const void *b) {
 
 // ---- cases --------------------------------------------------------------------------------------
 
-static void time_decode(bench *b, size_t requests) {
-    double samples[STEPS];
+// So many requests decode, and `steps` from now on.
+static void start_decode(bench *b, size_t requests, int64_t steps) {
     uint64_t seed = requests;
     const size_t prompt = CONTEXT - STEPS / 2 - 4;
     // Why so many more: the first requests decode while the last prompts come in, and none may end
     // before the last timed step.
     const int64_t before = (int64_t)(requests * prompt / PROMPT) + 8;
     for (size_t i = 0; i < requests; ++i) {
-        add(b, prompt, STEPS + before, &seed);
+        add(b, prompt, steps + before, &seed);
     }
     while (step(b) < requests) {
         continue; // until all prompts are in
@@ -172,14 +186,23 @@ static void time_decode(bench *b, size_t requests) {
     (void)step(b); // runs, records, replays
     (void)step(b);
     (void)step(b);
+}
+
+static void drain(bench *b) {
+    while (!berth_engine_is_idle(b->engine)) {
+        (void)step(b);
+    }
+}
+
+static void time_decode(bench *b, size_t requests) {
+    double samples[STEPS];
+    start_decode(b, requests, STEPS);
     for (size_t i = 0; i < STEPS; ++i) {
         const uint64_t begin = berth_clock_ns();
         (void)step(b);
         samples[i] = seconds_since(begin);
     }
-    while (!berth_engine_is_idle(b->engine)) {
-        (void)step(b);
-    }
+    drain(b);
     for (size_t i = 0; getenv("SERIES") != NULL && i < STEPS; ++i) {
         (void)printf("%.2f ", samples[i] * 1e3);
     }
@@ -202,9 +225,7 @@ static void time_prefill(bench *b) {
     for (size_t i = 0; i < REPEATS + 1; ++i) {
         add(b, PROMPT, 1, &seed);
         const uint64_t begin = berth_clock_ns();
-        while (!berth_engine_is_idle(b->engine)) {
-            (void)step(b);
-        }
+        drain(b);
         samples[i > 0 ? i - 1 : 0] = seconds_since(begin);
     }
     qsort(samples, REPEATS, sizeof *samples, compare);
@@ -259,18 +280,89 @@ static void time_all_mixed(bench *b) {
     time_mixed(b, 128, 380);
 }
 
+// ---- captured decode ----------------------------------------------------------------------------
+
+static void judge(bench *b, bool is_met) {
+    (void)printf("%s\n", is_met ? "passed" : "FAILED");
+    (void)fflush(stdout);
+    b->has_missed = b->has_missed || !is_met;
+}
+
+// Waits of each of a thousand steps, and what the engine's thread does between two of them.
+static void check_turns(bench *b, size_t requests) {
+    const berth_runtime *runtime = berth_worker_runtime(b->worker);
+    uint64_t least = UINT64_MAX;
+    uint64_t most = 0;
+    capture_begin();
+    const uint64_t begin = berth_clock_ns();
+    for (size_t i = 0; i < CAPTURE_SAMPLES + 1; ++i) {
+        const uint64_t before = berth_runtime_waited(runtime);
+        (void)step(b);
+        const uint64_t waits = berth_runtime_waited(runtime) - before;
+        least = waits < least ? waits : least;
+        most = waits > most ? waits : most;
+    }
+    const double all = seconds_since(begin);
+    const capture_turns turns = capture_get();
+    (void)printf("captured decode, %3zu requests   waits a step: %llu to %llu   of %d: ", requests,
+                 (unsigned long long)least, (unsigned long long)most, WAITS);
+    judge(b, least == WAITS && most == WAITS && turns.count == CAPTURE_SAMPLES);
+    (void)printf("captured decode, %3zu requests   a step %.3f ms; tokens visible to launch "
+                 "returned: %.1f us of the thread, %.1f of them in the launch, %.1f of the clock",
+                 requests, all / (CAPTURE_SAMPLES + 1) * 1e3, turns.cpu * 1e6, turns.launch * 1e6,
+                 turns.wall * 1e6);
+    if (requests > 1) {
+        (void)printf("\n");
+        return;
+    }
+    (void)printf("   at most %.0f: ", MOST_CPU_US);
+    judge(b, turns.count > 0 && turns.cpu * 1e6 <= MOST_CPU_US);
+}
+
+// The share of a replay in which no kernel runs.
+static void check_idle(bench *b, size_t requests) {
+    trace_result trace = {0};
+    const double median = capture_time_replays();
+    const char *why = trace_begin();
+    if (why == NULL) {
+        capture_replay();
+        why = trace_end(&trace);
+    }
+    (void)printf("captured decode, %3zu requests   ", requests);
+    if (why != NULL) {
+        (void)printf("idle: not traced, %s: ", why);
+        judge(b, false);
+        return;
+    }
+    const double idle = 1 - trace.busy / median;
+    (void)printf(
+        "idle %.2f %% of a replay: %zu kernels run %.3f of %.3f ms (%.3f when traced)   at "
+        "most %.0f %%: ",
+        100 * idle, trace.kernels, trace.busy * 1e3, median * 1e3, trace.span * 1e3,
+        100 * MOST_IDLE_SHARE);
+    judge(b, idle <= MOST_IDLE_SHARE);
+}
+
+static void check_captured(bench *b, size_t requests) {
+    start_decode(b, requests, CAPTURE_SAMPLES + 1);
+    check_turns(b, requests);
+    check_idle(b, requests);
+    drain(b);
+}
+
 int main(int count, char **arguments) {
     static bench b;
     uint64_t seed = 1;
     if (count < 3) {
-        (void)fprintf(stderr,
-                      "usage: model PLUGIN_DIR CHECKPOINT [start | mixed | GB/s TFLOP/s]\n");
+        (void)fprintf(stderr, "usage: model PLUGIN_DIR CHECKPOINT "
+                              "[captured | mixed | start | GB/s TFLOP/s]\n");
         return 2;
     }
     const char *what = count == 4 ? arguments[3] : "";
     const char *level = getenv("BERTH_LOG");
     berth_log_set_level(level && strcmp(level, "debug") == 0 ? BERTH_LEVEL_DEBUG
                                                              : BERTH_LEVEL_WARN);
+    b.is_captured = strcmp(what, "captured") == 0;
     b.copy_rate = count > 4 ? atof(arguments[3]) * 1e9 : 0;
     b.product_rate = count > 4 ? atof(arguments[4]) * 1e12 : 0;
     const uint64_t begin = berth_clock_ns();
@@ -284,7 +376,10 @@ int main(int count, char **arguments) {
     (void)printf("start: ready after %.2f s, the first token out after %.2f s\n", ready,
                  seconds_since(begin));
     (void)fflush(stdout);
-    if (strcmp(what, "mixed") == 0) {
+    if (b.is_captured) {
+        check_captured(&b, 1);
+        check_captured(&b, 64);
+    } else if (strcmp(what, "mixed") == 0) {
         time_all_mixed(&b);
     } else if (strcmp(what, "start") != 0) {
         time_all(&b);
@@ -293,5 +388,5 @@ int main(int count, char **arguments) {
     berth_worker_destroy(b.worker);
     berth_registry_destroy(b.registry);
     berth_arena_destroy(b.arena);
-    return 0;
+    return b.has_missed;
 }

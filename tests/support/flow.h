@@ -22,7 +22,8 @@ typedef struct flow {
     berth_engine *engine;
 } flow;
 
-// Default configuration, but for the plugins of this build alone and native ops where one lacks.
+// Default configuration, but for native ops where one lacks and the plugins of this build alone, or
+// those of the folder $TEST_PLUGINS.
 void flow_init(flow *f);
 // Everything up to a worker that has its device and no model.
 void flow_start_worker(flow *f);

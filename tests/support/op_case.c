@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One use of an op: its site, its shape rule, and a run from packing to the last check of a guard.
-#include "support/op_case.h"
+#include "support/op_call.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +8,6 @@
 #include <tensor.h>
 
 #include "support/test.h"
-
-#define CACHE_GROUP 0
 
 void op_case_init(op_case *self, const berth_op *op) {
     *self = (op_case){.op = op, .max_tokens = 512};
@@ -114,7 +112,7 @@ static berth_status make_site(const op_case *self, op_site *out) {
         .parameter_mask = parameters,
         .max_tokens = self->max_tokens,
         .max_sequences = self->max_tokens,
-        .cache_group = CACHE_GROUP,
+        .cache_group = 0,
         .block_size =
             op_tensor_is_present(&self->states[0]) ? (uint64_t)self->states[0].shape[1] : 0,
     };
@@ -130,27 +128,35 @@ berth_status op_case_infer(const op_case *self) {
     return make_site(self, &site);
 }
 
-berth_status op_case_supports(const op_case *self, const berth_op_impl *impl) {
+berth_status op_case_supports_on(const op_case *self, const berth_op_impl *impl,
+                                 const berth_device *device) {
     op_site site;
     CHECK_OK(make_site(self, &site));
-    return impl->supports == NULL ? BERTH_OK : impl->supports(&site.site, op_kernel_device());
+    return impl->supports == NULL ? BERTH_OK : impl->supports(&site.site, device);
+}
+
+berth_status op_case_supports(const op_case *self, const berth_op_impl *impl) {
+    return op_case_supports_on(self, impl, op_kernel_device());
 }
 
 // ---- running ------------------------------------------------------------------------------------
 
-typedef struct op_batch {
-    berth_batch batch;
-    berth_batch_view view;
-    const berth_tensor *block_tables[1];
-    const berth_tensor *slot_mappings[1];
-} op_batch;
+static void set_longest(const op_case *self, berth_batch *batch) {
+    for (int64_t i = 0; i < batch->sequence_count; ++i) {
+        const int64_t length = (int64_t)op_tensor_get(&self->seq_lens, i);
+        const int64_t fresh = (int64_t)(op_tensor_get(&self->query_start_loc, i + 1) -
+                                        op_tensor_get(&self->query_start_loc, i));
+        batch->max_seq_len = length > batch->max_seq_len ? length : batch->max_seq_len;
+        batch->max_query_len = fresh > batch->max_query_len ? fresh : batch->max_query_len;
+    }
+}
 
 static const berth_batch *make_batch(const op_case *self, op_batch *out) {
     if (!op_tensor_is_present(&self->query_start_loc)) {
         return NULL;
     }
-    out->block_tables[CACHE_GROUP] = &self->block_table.tensor;
-    out->slot_mappings[CACHE_GROUP] = &self->slot_mapping.tensor;
+    out->block_tables[0] = &self->block_table.tensor;
+    out->slot_mappings[0] = &self->slot_mapping.tensor;
     out->view = (berth_batch_view){
         .size = sizeof out->view,
         .query_start_loc = &self->query_start_loc.tensor,
@@ -166,19 +172,9 @@ static const berth_batch *make_batch(const op_case *self, op_batch *out) {
         .sequence_count = self->seq_lens.shape[0],
         .group_count = 1,
     };
+    set_longest(self, &out->batch);
     return &out->batch;
 }
-
-// What one forward is given.
-typedef struct op_call {
-    berth_op_args args;
-    const berth_tensor *inputs[BERTH_MAX_INPUTS];
-    berth_tensor *outputs[BERTH_MAX_OUTPUTS];
-    berth_tensor *states[OP_MAX_STATES];
-    op_tensor packed[BERTH_MAX_INPUTS];
-    op_tensor workspace;
-    op_batch batch;
-} op_call;
 
 static void make_bytes(op_tensor *tensor, uint64_t bytes) {
     op_tensor_make(tensor,
@@ -305,14 +301,14 @@ static void share_memory(const op_case *self, op_results *out, op_call *call) {
 }
 
 // Exactly the bytes asked for, with guards behind them.
-static void make_workspace(const op_case *self, const berth_op_impl *impl, void *instance,
-                           op_call *call) {
-    const uint64_t tokens = (uint64_t)self->tokens;
+static void make_workspace(const op_case *self, const berth_op_impl *impl, op_call *call) {
+    // No step has more rows of logits than tokens.
+    const uint64_t tokens = (uint64_t)(self->tokens > self->rows ? self->tokens : self->rows);
     uint64_t bytes = 0;
     if (impl == NULL && self->op->reference_workspace != NULL) {
-        bytes = self->op->reference_workspace(instance, tokens);
+        bytes = self->op->reference_workspace(call->instance, tokens);
     } else if (impl != NULL && impl->workspace != NULL) {
-        bytes = impl->workspace(instance, tokens);
+        bytes = impl->workspace(call->instance, tokens);
     }
     if (bytes > 0) {
         make_bytes(&call->workspace, bytes);
@@ -320,31 +316,36 @@ static void make_workspace(const op_case *self, const berth_op_impl *impl, void 
     }
 }
 
-// impl NULL: the reference. Returns what the forward returned.
-static berth_status run(const op_case *self, const berth_op_impl *impl, bool is_in_place,
-                        op_results *out) {
+typedef enum op_manner { APART, IN_PLACE } op_manner; // of output 0 and input 0
+
+// impl NULL: the reference; place NULL: in host memory. Returns what the forward returned.
+static berth_status run(const op_case *self, const berth_op_impl *impl, const op_place *place,
+                        op_manner manner, op_results *out) {
     op_site site;
-    op_call call = {0};
+    op_call call = {
+        .forward = impl == NULL ? self->op->reference : impl->forward,
+        .instance = &site.site,
+    };
     berth_tensor packed[BERTH_MAX_INPUTS];
-    void *instance = &site.site;
     CHECK_OK(make_site(self, &site));
     make_call(self, &site, out, &call);
     if (impl != NULL) {
         pack_inputs(impl, &site, &call, packed);
     }
-    if (is_in_place) {
+    if (manner == IN_PLACE) {
         share_memory(self, out, &call);
     }
     if (impl != NULL && impl->create != NULL) {
-        CHECK_OK(impl->create(&site.site, op_kernel_device(), &instance));
+        const berth_device *device = place == NULL ? op_kernel_device() : place->device;
+        CHECK_OK(impl->create(&site.site, device, &call.instance));
     }
-    make_workspace(self, impl, instance, &call);
+    make_workspace(self, impl, &call);
     const uint64_t before = sum_of_bytes(self);
-    const berth_status status =
-        (impl == NULL ? self->op->reference : impl->forward)(instance, &call.args);
+    const berth_status status = place == NULL ? call.forward(call.instance, &call.args)
+                                              : op_place_forward(place, self, out, &call);
     CHECK_UINT(sum_of_bytes(self), before);
     if (impl != NULL && impl->destroy != NULL) {
-        impl->destroy(instance);
+        impl->destroy(call.instance);
     }
     end_call(self, out, &call);
     return status;
@@ -352,21 +353,31 @@ static berth_status run(const op_case *self, const berth_op_impl *impl, bool is_
 
 berth_status op_case_forward(const op_case *self, const berth_op_impl *impl) {
     op_results results;
-    const berth_status status = run(self, impl, false, &results);
+    const berth_status status = run(self, impl, NULL, APART, &results);
     op_results_free(&results);
     return status;
 }
 
 void op_case_reference(const op_case *self, op_results *out) {
-    CHECK_OK(run(self, NULL, false, out));
+    CHECK_OK(run(self, NULL, NULL, APART, out));
 }
 
 void op_case_run(const op_case *self, const berth_op_impl *impl, op_results *out) {
-    CHECK_OK(run(self, impl, false, out));
+    CHECK_OK(run(self, impl, NULL, APART, out));
 }
 
 void op_case_run_in_place(const op_case *self, const berth_op_impl *impl, op_results *out) {
-    CHECK_OK(run(self, impl, true, out));
+    CHECK_OK(run(self, impl, NULL, IN_PLACE, out));
+}
+
+void op_case_run_at(const op_case *self, const berth_op_impl *impl, const op_place *place,
+                    op_results *out) {
+    CHECK_OK(run(self, impl, place, APART, out));
+}
+
+void op_case_run_in_place_at(const op_case *self, const berth_op_impl *impl, const op_place *place,
+                             op_results *out) {
+    CHECK_OK(run(self, impl, place, IN_PLACE, out));
 }
 
 void op_results_compare(const op_results *got, const op_results *wanted, double atol, double rtol) {

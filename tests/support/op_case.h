@@ -5,6 +5,7 @@
 #ifndef TEST_OP_CASE_H
 #define TEST_OP_CASE_H
 
+#include <berth/device.h>
 #include <berth/op.h>
 
 #include <stdbool.h>
@@ -52,6 +53,13 @@ typedef struct op_results {
     double state_rtol;
 } op_results;
 
+// Where an implementation's operands lie, if not in host memory: a device that is open.
+typedef struct op_place {
+    const berth_device *device;
+    const berth_device_api *api;
+    uint64_t guard; // bytes before the elements, and 64 behind them; 0: there are none
+} op_place;
+
 typedef struct op_shape {
     berth_dtype dtype;
     uint32_t ndim;
@@ -98,6 +106,13 @@ berth_status op_case_supports(const op_case *self, const berth_op_impl *impl);
 void op_case_run(const op_case *self, const berth_op_impl *impl, op_results *out);
 // The same with output 0 in the memory of input 0, for an implementation that says it can.
 void op_case_run_in_place(const op_case *self, const berth_op_impl *impl, op_results *out);
+// The same with every operand at that place.
+berth_status op_case_supports_on(const op_case *self, const berth_op_impl *impl,
+                                 const berth_device *device);
+void op_case_run_at(const op_case *self, const berth_op_impl *impl, const op_place *place,
+                    op_results *out);
+void op_case_run_in_place_at(const op_case *self, const berth_op_impl *impl, const op_place *place,
+                             op_results *out);
 // |got − wanted| ≤ atol + rtol · |wanted|; NaN meets NaN, infinities are equal. States are compared
 // with the tolerance that `wanted` has for them.
 void op_results_compare(const op_results *got, const op_results *wanted, double atol, double rtol);

@@ -644,6 +644,7 @@ TEST(runtime_of_five_slots_copies_through_the_host) {
     CHECK_UINT(counters->to_host, 4);
     CHECK_UINT(counters->on_device, 0);
     CHECK_UINT(counters->waits, 1);
+    CHECK_UINT(berth_runtime_waited(runtime), 9); // every copy was complete
     CHECK_UINT(state_of(platform)->live_bytes, 0);
     uint64_t free_bytes = 0;
     uint64_t total = 0;
@@ -666,6 +667,7 @@ TEST(runtime_uses_the_slots_that_are_there) {
     check_round_trip(runtime);
     CHECK_UINT(berth_runtime_counted(runtime)->on_device, 1);
     CHECK_UINT(berth_runtime_counted(runtime)->to_host, 1);
+    CHECK_UINT(berth_runtime_waited(runtime), 4);
     berth_buffer buffer;
     uint64_t free_bytes = 0;
     uint64_t total = 0;
