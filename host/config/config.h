@@ -138,10 +138,11 @@ BERTH_MUST_CHECK berth_status berth_config_cache_dir(const berth_config *config,
 // ---- recorded steps -----------------------------------------------------------------------------
 
 // Steps of one token of each of some sequences are recorded whole, others in pieces between what
-// depends on more than the number of tokens.
+// depends on more than the number of tokens. Why pieces are no default, as they are vLLM's: they
+// are worth something where launching is what a step waits for, and cost memory and a longer start.
 typedef enum berth_capture_mode {
-    BERTH_CAPTURE_FULL_AND_PIECEWISE,
     BERTH_CAPTURE_FULL_DECODE_ONLY,
+    BERTH_CAPTURE_FULL_AND_PIECEWISE,
     BERTH_CAPTURE_PIECEWISE, // decode steps in pieces, too
     BERTH_CAPTURE_NONE,
 } berth_capture_mode;

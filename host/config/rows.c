@@ -26,7 +26,7 @@ const char *const berth_config_dtypes[] = {"auto", "float32", "bfloat16", "float
 const char *const berth_config_kv_dtypes[] = {"auto", "fp8", "fp8_e4m3", NULL};
 
 // In the order of berth_capture_mode.
-const char *const berth_config_capture_modes[] = {"FULL_AND_PIECEWISE", "FULL_DECODE_ONLY",
+const char *const berth_config_capture_modes[] = {"FULL_DECODE_ONLY", "FULL_AND_PIECEWISE",
                                                   "PIECEWISE", "NONE", NULL};
 
 // In the order of berth_level.
@@ -85,8 +85,8 @@ const berth_option berth_config_rows[] = {
         .help = "compile backend: eager or inductor", .default_text = "eager",
         .commands = MODEL_COMMANDS, .type = BERTH_OPTION_STR, .offset = AT(compilation_backend)),
     ROW(.name = "cudagraph-mode", .key = "compilation.cudagraph_mode", .value_name = "MODE",
-        .help = "what is recorded: decode steps whole, other steps in pieces",
-        .default_text = "FULL_AND_PIECEWISE", .choices = berth_config_capture_modes,
+        .help = "what is recorded: decode steps whole, other steps in pieces, or not",
+        .default_text = "FULL_DECODE_ONLY", .choices = berth_config_capture_modes,
         .commands = MODEL_COMMANDS, .type = BERTH_OPTION_ENUM, .offset = AT(capture_mode)),
     ROW(.name = "cudagraph-capture-sizes", .key = "compilation.cudagraph_capture_sizes",
         .value_name = "LIST",

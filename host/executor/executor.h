@@ -136,10 +136,10 @@ BERTH_MUST_CHECK berth_status berth_plan_run(berth_plan *plan, const berth_batch
 // Records the decode steps of the configuration's capture sizes, the largest first, and fills steps
 // in between up with sequences that are nobody's; results have the rows of the batch alone. Nothing
 // happens where steps cannot be recorded or not be filled up, or before the cache is there; without
-// it, a decode step is recorded the second time that so many sequences come. Of other steps those
-// of up to the largest size in tokens are recorded piece by piece, between the ops that depend on
-// more than the number of tokens, which go on being called. Again after berth_plan_set_cache and
-// sleep.
+// it, a decode step is recorded the second time that so many sequences come. Of other steps, where
+// the configuration says so, those of up to the largest size in tokens are recorded piece by piece,
+// between the ops that depend on more than the number of tokens, which go on being called. Again
+// after berth_plan_set_cache and sleep.
 BERTH_MUST_CHECK berth_status berth_plan_record(berth_plan *plan);
 size_t berth_plan_captures(const berth_plan *plan); // decode steps that are recorded
 size_t berth_plan_pieces(const berth_plan *plan);   // pieces that are

@@ -7,6 +7,7 @@
 // model PLUGIN_DIR CHECKPOINT start: only the start, whose GEMM choices come from $BERTH_CACHE_DIR
 // when an earlier one has left them there; $BERTH_LOG=debug says which. EAGER: no recorded steps.
 // model PLUGIN_DIR CHECKPOINT mixed: steps in which prompts come in beside requests that decode.
+// PIECEWISE: these are recorded, too, in pieces.
 // model PLUGIN_DIR CHECKPOINT captured: what captured decode costs beside its kernels, each figure
 // with its gate, and status 1 if one is missed.
 //
@@ -82,6 +83,8 @@ static void start(bench *b, const char *plugins, const char *model) {
     b->config.max_num_batched_tokens = PROMPT + 1;
     b->config.max_num_seqs = MAX_SEQS;
     b->config.enforce_eager = getenv("EAGER") != NULL;
+    b->config.capture_mode = getenv("PIECEWISE") != NULL ? BERTH_CAPTURE_FULL_AND_PIECEWISE
+                                                         : BERTH_CAPTURE_FULL_DECODE_ONLY;
     b->config.cache_dir = getenv("BERTH_CACHE_DIR");
     must(berth_discovery_run(&b->config, b->arena, &b->candidates));
     must(berth_registry_create(&b->config, &berth_worker_default, &b->registry));

@@ -214,17 +214,17 @@ typedef struct mode_case {
 
 static mode_case mode_cases[] = {
     {
-     .name = "executor_records_both_by_default",
+     .name = "executor_records_decode_steps_only_by_default",
+     .whole = NUMBERS,
+     .decode = 1,
+     },
+    {
+     .name = "executor_records_both_when_asked_for",
+     .mode = BERTH_CAPTURE_FULL_AND_PIECEWISE,
      .whole = NUMBERS,
      .pieces = NUMBERS * PIECES,
      .decode = 1,
      .mixed = PIECES,
-     },
-    {
-     .name = "executor_records_decode_steps_only",
-     .mode = BERTH_CAPTURE_FULL_DECODE_ONLY,
-     .whole = NUMBERS,
-     .decode = 1,
      },
     {
      .name = "executor_records_decode_steps_in_pieces_too",
@@ -239,6 +239,7 @@ static mode_case mode_cases[] = {
      },
     {
      .name = "executor_records_no_pieces_where_steps_are_eager",
+     .mode = BERTH_CAPTURE_FULL_AND_PIECEWISE,
      .is_eager = true,
      },
 };
