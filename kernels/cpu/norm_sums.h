@@ -54,6 +54,18 @@ BERTH_INLINE int berth_norm_conclude(berth_norm_row *row, berth_norm_form form, 
     return form.is_centred && !(squares < (BERTH_NORM_FAR + 1) * rest);
 }
 
+// Why here, too, and why a row ahead: where much is computed of what is taken, most of the time is
+// this sweep's, and memory would wait for it.
+BERTH_INLINE void berth_norm_fetch_meanwhile(const berth_norm_row *row, berth_norm_kind as,
+                                             int64_t first) {
+    const int64_t bytes = BERTH_DTYPE_BITS(as.dtype) / 8;
+    BERTH_UNROLL
+    for (int64_t at = first * bytes; at < (first + BERTH_NORM_PAIR) * bytes; at += 64) {
+        BERTH_PREFETCH_FAR(row->next_x + at);
+        BERTH_PREFETCH_FAR(row->next_gate + at);
+    }
+}
+
 // A pair comes to the sums, and is kept where that is asked for.
 BERTH_INLINE void berth_norm_measure_pair(const berth_norm_row *row, berth_norm_kind as,
                                           berth_norm_form form, int64_t first,
@@ -63,6 +75,7 @@ BERTH_INLINE void berth_norm_measure_pair(const berth_norm_row *row, berth_norm_
     berth_norm_add(row, form, low, to, 0);
     berth_norm_add(row, form, high, to, 1);
     if (form.is_kept) {
+        berth_norm_fetch_meanwhile(row, as, first);
         berth_vec_store(row->values + first, low);
         berth_vec_store(row->values + first + BERTH_LANES, high);
     }
