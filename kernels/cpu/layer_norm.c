@@ -5,16 +5,11 @@
 
 static const berth_norm_operands operands = {.gate = -1, .weight = 1, .bias = 2, .sum = -1};
 
-BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_norm_kind as, berth_norm_at at,
-                            berth_vec normal) {
-    berth_vec y = berth_norm_weigh(row, as, at, normal);
-    if (row->bias) {
-        y = y + berth_norm_column(row->bias, as, at);
-    }
-    return y;
-}
-
-static const berth_norm_form form = {.take = berth_norm_x, .give = give, .is_centred = 1};
+static const berth_norm_form form = {
+    .take = berth_norm_x,
+    .give = berth_norm_weigh_and_add,
+    .is_centred = 1,
+};
 
 BERTH_NORM(form, operands)
 

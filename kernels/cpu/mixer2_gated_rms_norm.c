@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // mixer2_gated_rms_norm: weight · norm(x · silu(gate)) over groups of the row, with one rounding.
 // A group that spans ranks is the reference's.
+#include <cpu/near.h>
 #include <cpu/norm.h>
 
 #include <assert.h>
@@ -9,7 +10,7 @@ static const berth_norm_operands operands = {.gate = 1, .weight = 2, .bias = -1,
 
 BERTH_INLINE berth_vec take(const berth_norm_row *row, berth_norm_kind as, berth_norm_at at) {
     assert(row->gate); // no optional input
-    return berth_norm_x(row, as, at) * berth_vec_silu(berth_norm_gate(row, as, at));
+    return berth_norm_x(row, as, at) * berth_vec_silu_as(as.dtype, berth_norm_gate(row, as, at));
 }
 
 static const berth_norm_form form = {.take = take, .give = berth_norm_weigh, .is_kept = 1};

@@ -23,22 +23,26 @@ typedef struct berth_norm {
     int64_t hidden;      // columns
     int64_t group;       // of one mean; 0: all
     int64_t options;     // the kernel's own
+    int64_t measured;    // columns of the mean of squares, the first ones; 0: all
     int64_t weight_rows; // of x so many rows in turn have one of the weight; 0: all have the same
 } berth_norm;
 
-// One row of each operand, NULL where absent. `gate` has x's dtype.
+// One row of each operand, NULL where absent, and where the next ones of those are that are fetched
+// ahead. `gate` has x's dtype.
 typedef struct berth_norm_row {
     const berth_norm *self;
     int64_t hidden;
     int64_t group; // columns, all of them where the row is one
     const void *x;
     const void *gate;
+    const char *next_x;
+    const char *next_gate;
     const void *weight;
     const void *bias;
     float *values;  // [hidden], of a form that keeps what it takes
     float *factors; // [groups]
     float mean;     // that is taken off, 0 of a row that was not measured
-    void *sum;      // where x + gate goes, for a gate that is a residual
+    void *sum;      // where x + gate goes, for a gate that is a residual; it may be the gate
     void *y;
 } berth_norm_row;
 
@@ -46,6 +50,7 @@ typedef struct berth_norm_row {
 typedef struct berth_norm_kind {
     berth_dtype dtype;   // of x, gate, sum and y
     berth_dtype vectors; // of weight and bias: that, or float32
+    int is_joined;       // bf16 is rounded by the machine
     int is_past;         // y and sum are stored past the caches
 } berth_norm_kind;
 
@@ -69,9 +74,10 @@ typedef berth_vec (*berth_norm_give)(const berth_norm_row *row, berth_norm_kind 
 typedef struct berth_norm_form {
     berth_norm_take take;
     berth_norm_give give;
-    int is_kept;     // what `take` gives is computed once: it is not x itself
-    int is_centred;  // the mean is taken off
-    int gives_gates; // the gate is `give`'s to load
+    int is_kept;    // what `take` gives is computed once: it is not x itself
+    int is_centred; // the mean is taken off
+    int is_rounded; // to the weight's dtype before it, unless there is a bias
+    int is_summed;  // what `take` gives is written, too, where row->sum is
 } berth_norm_form;
 
 // ---- loads --------------------------------------------------------------------------------------
@@ -127,6 +133,15 @@ BERTH_INLINE berth_vec berth_norm_weigh(const berth_norm_row *row, berth_norm_ki
     return value;
 }
 
+BERTH_INLINE berth_vec berth_norm_weigh_and_add(const berth_norm_row *row, berth_norm_kind as,
+                                                berth_norm_at at, berth_vec value) {
+    value = berth_norm_weigh(row, as, at, value);
+    if (row->bias) {
+        value = value + berth_norm_column(row->bias, as, at);
+    }
+    return value;
+}
+
 // ---- stores -------------------------------------------------------------------------------------
 
 BERTH_INLINE void berth_norm_store(berth_norm_kind as, void *to, int64_t first, berth_vec a) {
@@ -135,6 +150,14 @@ BERTH_INLINE void berth_norm_store(berth_norm_kind as, void *to, int64_t first, 
     } else {
         berth_vec_store_as(to, as.dtype, first, a);
     }
+}
+
+// Why the question: the machine rounds subnormal numbers to 0.
+BERTH_INLINE berth_vec berth_norm_pairs_of(berth_norm_kind as, berth_vec low, berth_vec high) {
+    if (as.is_joined && !berth_vec_has_subnormal(low, high)) {
+        return berth_vec_mix(berth_vec_join_bf16(low, high));
+    }
+    return berth_vec_pairs_of(low, high);
 }
 
 BERTH_INLINE void berth_norm_store_pair(berth_norm_kind as, void *to, int64_t first, berth_vec low,
@@ -146,7 +169,7 @@ BERTH_INLINE void berth_norm_store_pair(berth_norm_kind as, void *to, int64_t fi
     }
     void *pairs = (uint16_t *)to + first;
     const berth_norm_kind kind = {.dtype = BERTH_DTYPE_F32, .is_past = as.is_past};
-    berth_norm_store(kind, pairs, 0, berth_vec_pairs_of(low, high));
+    berth_norm_store(kind, pairs, 0, berth_norm_pairs_of(as, low, high));
 }
 
 // ---- spans --------------------------------------------------------------------------------------

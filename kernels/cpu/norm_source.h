@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What norms but rms_norm work on: the instance, its workspace, where each row and what is
+// What norms work on: the instance, its workspace, where each row and what is
 // multiplied and added to it lie.
 #ifndef BERTH_KERNELS_CPU_NORM_SOURCE_H
 #define BERTH_KERNELS_CPU_NORM_SOURCE_H
@@ -22,10 +22,10 @@ static inline int64_t berth_norm_group_of(const berth_norm *self) {
     return self->group > 0 ? self->group : self->hidden;
 }
 
-// Floats of a part: a weight and a bias of another dtype, values and factors of each row at work.
+// Floats of a part: a weight and a bias of another dtype, values and factors of a row.
 static inline int64_t berth_norm_room(const berth_norm *self) {
     const int64_t groups = self->hidden / berth_norm_group_of(self);
-    return 2 * self->hidden + 2 * BERTH_NORM_ROWS * (self->hidden + groups);
+    return 3 * self->hidden + groups;
 }
 
 static inline uint64_t berth_norm_workspace(void *state, uint64_t tokens) {
@@ -82,10 +82,14 @@ static inline const void *berth_norm_vector(const berth_tensor *from, int64_t ro
     return copy;
 }
 
-static inline void berth_norm_point(berth_norm_row *row, const berth_norm_source *of, int64_t at) {
+// To the row at a place; `next` is the one after it.
+static inline void berth_norm_point(berth_norm_row *row, const berth_norm_source *of, int64_t at,
+                                    int64_t next) {
     row->x = berth_rows_at(&of->x, at);
+    row->next_x = berth_rows_at(&of->x, next);
     row->y = berth_rows_at(&of->y, at);
     row->gate = of->has_gate ? berth_rows_at(&of->gate, at) : NULL;
+    row->next_gate = of->has_gate ? berth_rows_at(&of->gate, next) : NULL;
     row->sum = of->has_sum ? berth_rows_at(&of->sum, at) : NULL;
     row->mean = 0;
     if (of->weight_rows > 0) {
@@ -95,13 +99,10 @@ static inline void berth_norm_point(berth_norm_row *row, const berth_norm_source
 }
 
 static inline void berth_norm_begin(const berth_norm_job *in, int64_t part, berth_dtype vectors,
-                                    berth_norm_source *of, berth_norm_rows *rows) {
+                                    berth_norm_source *of, berth_norm_row *row) {
     const berth_norm *self = in->self;
     const int64_t hidden = self->hidden;
-    const int64_t groups = hidden / berth_norm_group_of(self);
     float *room = (float *)berth_data(in->args->workspace) + part * berth_norm_room(self);
-    float *values = room + 2 * hidden;
-    float *factors = values + 2 * BERTH_NORM_ROWS * hidden;
     const berth_tensor *gate = berth_norm_input(in, in->operands->gate);
     const berth_tensor *bias = berth_norm_input(in, in->operands->bias);
     const int has_sum = gate && in->operands->sum >= 0;
@@ -117,21 +118,15 @@ static inline void berth_norm_begin(const berth_norm_job *in, int64_t part, bert
         .vectors = vectors,
         .weight_copy = room,
     };
-    const berth_norm_row row = {
+    *row = (berth_norm_row){
         .self = self,
         .hidden = hidden,
         .group = berth_norm_group_of(self),
         .weight = berth_norm_vector(of->weight, 0, vectors, room),
         .bias = berth_norm_vector(bias, 0, vectors, room + hidden),
+        .values = room + 2 * hidden,
+        .factors = room + 3 * hidden,
     };
-    for (int i = 0; i < BERTH_NORM_ROWS; ++i) {
-        rows->now[i] = row;
-        rows->now[i].values = values + 2 * i * hidden;
-        rows->now[i].factors = factors + 2 * i * groups;
-        rows->next[i] = row;
-        rows->next[i].values = values + (2 * i + 1) * hidden;
-        rows->next[i].factors = factors + (2 * i + 1) * groups;
-    }
 }
 
 #endif

@@ -5,15 +5,29 @@
 
 #include <cpu/norm_row.h>
 
-// Of every fourth vector of a span, about row->mean where a mean is taken off.
-#define BERTH_NORM_SUMS 4
+// Of the vectors of every second pair, about row->mean where a mean is taken off.
+typedef struct berth_norm_half_sums {
+    berth_vec sum[2];
+    berth_vec squares[2];
+} berth_norm_half_sums;
+
 typedef struct berth_norm_sums {
-    berth_vec sum[BERTH_NORM_SUMS];
-    berth_vec squares[BERTH_NORM_SUMS];
+    berth_norm_half_sums even;
+    berth_norm_half_sums odd;
 } berth_norm_sums;
 
+// Why not memset: sums that were filled so stay in memory.
+BERTH_INLINE berth_norm_sums berth_norm_no_sums(void) {
+    const berth_vec zero = berth_vec_of(0);
+    const berth_norm_half_sums none = {
+        {zero, zero},
+        {zero, zero}
+    };
+    return (berth_norm_sums){none, none};
+}
+
 BERTH_INLINE void berth_norm_add(const berth_norm_row *row, berth_norm_form form, berth_vec value,
-                                 berth_norm_sums *to, int at) {
+                                 berth_norm_half_sums *to, int at) {
     if (form.is_centred) {
         value = value - berth_vec_of(row->mean);
         to->sum[at] = to->sum[at] + value;
@@ -21,8 +35,8 @@ BERTH_INLINE void berth_norm_add(const berth_norm_row *row, berth_norm_form form
     to->squares[at] = berth_vec_fma(value, value, to->squares[at]);
 }
 
-BERTH_INLINE float berth_norm_total(const berth_vec sums[BERTH_NORM_SUMS]) {
-    return berth_vec_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+BERTH_INLINE float berth_norm_total(const berth_vec even[2], const berth_vec odd[2]) {
+    return berth_vec_sum((even[0] + even[1]) + (odd[0] + odd[1]));
 }
 
 // The mean and the factor that the sums make; whether the sums were about a number so far from the
@@ -31,8 +45,8 @@ BERTH_INLINE float berth_norm_total(const berth_vec sums[BERTH_NORM_SUMS]) {
 BERTH_INLINE int berth_norm_conclude(berth_norm_row *row, berth_norm_form form, berth_span columns,
                                      const berth_norm_sums *sums) {
     const float count = (float)(columns.end - columns.first);
-    const float off = form.is_centred ? berth_norm_total(sums->sum) / count : 0;
-    const float squares = berth_norm_total(sums->squares) / count;
+    const float off = form.is_centred ? berth_norm_total(sums->even.sum, sums->odd.sum) / count : 0;
+    const float squares = berth_norm_total(sums->even.squares, sums->odd.squares) / count;
     const float rest = squares - off * off;
     const float variance = rest > 0 ? rest : squares; // these may be infinite
     row->factors[berth_norm_factor_of(row, columns)] = 1.0f / sqrtf(variance + row->self->eps);
@@ -40,31 +54,37 @@ BERTH_INLINE int berth_norm_conclude(berth_norm_row *row, berth_norm_form form, 
     return form.is_centred && !(squares < (BERTH_NORM_FAR + 1) * rest);
 }
 
-// Two pairs come to the sums, are kept and are written as x + gate, where that is asked for.
-BERTH_INLINE void berth_norm_measure_step(const berth_norm_row *row, berth_norm_kind as,
-                                          berth_norm_form form, int64_t first,
-                                          berth_norm_sums *to) {
+// Why here, too, and why a row ahead: where much is computed of what is taken, most of the time is
+// this sweep's, and memory would wait for it.
+BERTH_INLINE void berth_norm_fetch_meanwhile(const berth_norm_row *row, berth_norm_kind as,
+                                             int64_t first) {
+    const int64_t bytes = BERTH_DTYPE_BITS(as.dtype) / 8;
     BERTH_UNROLL
-    for (int pair = 0; pair < 2; ++pair) {
-        const int64_t at = first + pair * BERTH_NORM_PAIR;
-        const berth_vec low = form.take(row, as, (berth_norm_at){BERTH_NORM_LOW, at, 0});
-        const berth_vec high = form.take(row, as, (berth_norm_at){BERTH_NORM_HIGH, at, 0});
-        berth_norm_add(row, form, low, to, 2 * pair);
-        berth_norm_add(row, form, high, to, 2 * pair + 1);
-        if (form.is_kept) {
-            berth_vec_store(row->values + at, low);
-            berth_vec_store(row->values + at + BERTH_LANES, high);
-        }
-        if (row->sum) {
-            berth_norm_store_pair(as, row->sum, at, low, high);
-        }
+    for (int64_t at = first * bytes; at < (first + BERTH_NORM_PAIR) * bytes; at += 64) {
+        BERTH_PREFETCH_FAR(row->next_x + at);
+        BERTH_PREFETCH_FAR(row->next_gate + at);
+    }
+}
+
+// A pair comes to the sums, and is kept where that is asked for.
+BERTH_INLINE void berth_norm_measure_pair(const berth_norm_row *row, berth_norm_kind as,
+                                          berth_norm_form form, int64_t first,
+                                          berth_norm_half_sums *to) {
+    const berth_vec low = form.take(row, as, (berth_norm_at){BERTH_NORM_LOW, first, 0});
+    const berth_vec high = form.take(row, as, (berth_norm_at){BERTH_NORM_HIGH, first, 0});
+    berth_norm_add(row, form, low, to, 0);
+    berth_norm_add(row, form, high, to, 1);
+    if (form.is_kept) {
+        berth_norm_fetch_meanwhile(row, as, first);
+        berth_vec_store(row->values + first, low);
+        berth_vec_store(row->values + first + BERTH_LANES, high);
     }
 }
 
 // The same with a single vector.
 BERTH_INLINE void berth_norm_measure_one(const berth_norm_row *row, berth_norm_kind as,
                                          berth_norm_form form, berth_norm_at at,
-                                         berth_norm_sums *to) {
+                                         berth_norm_half_sums *to) {
     const berth_vec value = form.take(row, as, at);
     if (at.end - at.first >= BERTH_LANES) {
         berth_norm_add(row, form, value, to, 0);
@@ -76,23 +96,20 @@ BERTH_INLINE void berth_norm_measure_one(const berth_norm_row *row, berth_norm_k
     if (form.is_kept) {
         berth_vec_store_some(row->values, BERTH_DTYPE_F32, at.first, at.end, value);
     }
-    if (row->sum) {
-        berth_vec_store_some(row->sum, as.dtype, at.first, at.end, value);
-    }
 }
 
-// In the order of berth_norm_both, so that it does not matter which rows come together.
 BERTH_INLINE berth_norm_sums berth_norm_sum_up(const berth_norm_row *all, berth_norm_kind as,
                                                berth_norm_form form, berth_span columns) {
     const berth_norm_row row = *all; // no store changes it, for all that the compiler knows
-    berth_norm_sums sums = {{{0}}, {{0}}};
+    berth_norm_sums sums = berth_norm_no_sums();
     int64_t first = columns.first;
     for (; first < berth_norm_steps_end(as, columns); first += BERTH_NORM_STEP) {
-        berth_norm_measure_step(&row, as, form, first, &sums);
+        berth_norm_measure_pair(&row, as, form, first, &sums.even);
+        berth_norm_measure_pair(&row, as, form, first + BERTH_NORM_PAIR, &sums.odd);
     }
     for (; first < columns.end; first += BERTH_LANES) {
         const berth_norm_at at = {BERTH_NORM_SINGLE, first, columns.end};
-        berth_norm_measure_one(&row, as, form, at, &sums);
+        berth_norm_measure_one(&row, as, form, at, &sums.even);
     }
     return sums;
 }
@@ -107,11 +124,12 @@ BERTH_INLINE void berth_norm_finish(berth_norm_row *row, berth_norm_kind as, ber
     }
 }
 
-// The mean and factors of a row alone, and what is kept of it.
+// The mean and factors of a row, and what is kept of it.
 BERTH_INLINE void berth_norm_measure(berth_norm_row *row, berth_norm_kind as,
                                      berth_norm_form form) {
+    const int64_t measured = row->self->measured;
     for (int64_t first = 0; first < row->hidden; first += row->group) {
-        const berth_span columns = {first, first + row->group};
+        const berth_span columns = {first, measured > 0 ? measured : first + row->group};
         const berth_norm_sums sums = berth_norm_sum_up(row, as, form, columns);
         berth_norm_finish(row, as, form, columns, &sums);
     }

@@ -114,16 +114,13 @@ BERTH_INLINE berth_vec_bits words_of(sweep as, const piece *of, float one_over, 
 #define FOUR ((int64_t)(4 * BERTH_LANES))
 #define LOT  ((int64_t)(VEC_F8_VECTORS * 2 * BERTH_LANES)) // that is looked at for a table at once
 
-// Why not by one factor that is there: of rows that are gone through once, with nothing beside
-// them, the machine's own fetching is faster.
+// Rows that are gone through once have no other sweep that fetches the first half.
 BERTH_INLINE void fetch_next(sweep as, const piece *of, int64_t first, int64_t count) {
     const berth_span columns = {first, first + count};
-    if (as.way == BY_CHANNEL) {
+    if (as.way == BY_CHANNEL || as.way == MULTIPLIED_ANY) {
         berth_vec_fetch_next(BERTH_SWEEP_LARGEST, as.dtype, of->next, of->width, columns);
     }
-    if (as.way != MULTIPLIED_ANY) {
-        berth_vec_fetch_next(BERTH_SWEEP_CODES, as.dtype, of->next, of->width, columns);
-    }
+    berth_vec_fetch_next(BERTH_SWEEP_CODES, as.dtype, of->next, of->width, columns);
 }
 
 BERTH_INLINE void store_four(const piece *of, int64_t first, berth_vec codes) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // rms_norm_gated: norm(x)·weight·act(z), or norm(x·act(z))·weight, over groups of the row.
+#include <cpu/near.h>
 #include <cpu/norm.h>
 
 enum { IS_SIGMOID = 1, IS_NORM_FIRST = 2 }; // options
@@ -13,7 +14,8 @@ static int is_gate_first(const berth_norm_job *in) {
 BERTH_INLINE berth_vec gated(const berth_norm_row *row, berth_norm_kind as, berth_norm_at at,
                              berth_vec value) {
     const berth_vec z = berth_norm_gate(row, as, at);
-    return value * (row->self->options & IS_SIGMOID ? berth_vec_sigmoid(z) : berth_vec_silu(z));
+    return value * (row->self->options & IS_SIGMOID ? berth_vec_sigmoid_as(as.dtype, z)
+                                                    : berth_vec_silu_as(as.dtype, z));
 }
 
 BERTH_INLINE berth_vec take(const berth_norm_row *row, berth_norm_kind as, berth_norm_at at) {
@@ -27,7 +29,7 @@ BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_norm_kind as, berth
 }
 
 static const berth_norm_form gate_first = {.take = take, .give = berth_norm_weigh, .is_kept = 1};
-static const berth_norm_form norm_first = {.take = berth_norm_x, .give = give, .gives_gates = 1};
+static const berth_norm_form norm_first = {.take = berth_norm_x, .give = give};
 
 BERTH_NORM_EITHER(is_gate_first(in), gate_first, norm_first, operands)
 
