@@ -4,12 +4,15 @@
 // the first argument in GB/s. Operands of a case rotate through more memory than four times the
 // second cache. Prints one line a case; status 1 where results differ.
 //
-// `codes 0` only compares.
+// `codes 0` only compares. A second argument: only kinds of codes whose names begin so.
 #include <cuda/codes/codes.h>
 #include <cuda/product/product.h>
 #include <gpu/codes.h>
 
+#include <cublasLt.h>
+
 #include <algorithm>
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <vector>
@@ -115,6 +118,15 @@ double distance_of(const operand &a, const operand &b) {
     return distance / largest;
 }
 
+bool is_same(const operand &a, const operand &b) {
+    std::vector<char> left(a.bytes), right(b.bytes);
+    must(cudaDeviceSynchronize() == cudaSuccess &&
+             cudaMemcpy(left.data(), a.at.data, a.bytes, cudaMemcpyDeviceToHost) == cudaSuccess &&
+             cudaMemcpy(right.data(), b.at.data, b.bytes, cudaMemcpyDeviceToHost) == cudaSuccess,
+         "comparing");
+    return left == right;
+}
+
 // ---- cases --------------------------------------------------------------------------------------
 
 struct shape_case {
@@ -153,6 +165,7 @@ struct product {
     void *with_fast = nullptr;
     void *with_plain = nullptr;
     operand weight, scale, zeros;
+    operand own_weight, own_scale, own_zeros; // as `fast` keeps them
     operand workspace;
 
     product(const shape_case &given, kind k)
@@ -162,6 +175,9 @@ struct product {
           weight(weight_type(), given.outputs, width(), CODES, copies()),
           scale(is_scaled ? BERTH_DTYPE_F32 : BERTH_DTYPE_BF16, given.outputs, groups(), SCALES),
           zeros(BERTH_DTYPE_U8, given.outputs, groups(), ZEROS),
+          own_weight(weight_type(), given.outputs, width(), ZEROS, copies()),
+          own_scale(scale.at.dtype, given.outputs, groups(), SCALES),
+          own_zeros(BERTH_DTYPE_U8, given.outputs, groups(), CODES),
           workspace(BERTH_DTYPE_U8, 1, INT64_C(512) << 20, CODES) {
         create();
     }
@@ -230,12 +246,42 @@ struct product {
                  plain->create(&site, &device, &with_plain) == BERTH_OK,
              "creating");
         must(fast->workspace(with_fast, MAX_ROWS) <= workspace.bytes, "workspace");
+        const uint64_t first = is_scaled ? 2 : 1; // of the site's inputs
+        keep(site, first, weight, &own_weight);
+        keep(site, first + 1, scale, &own_scale);
+        if (of == U4_ZEROS) {
+            keep(site, first + 2, zeros, &own_zeros);
+        }
+    }
+    // Every copy of an operand as `fast` wants it.
+    void keep(const berth_op_site &site, uint64_t input, const operand &from, operand *to) {
+        const bool is_packed = fast->packed_bytes && fast->packed_bytes(&site, input) > 0;
+        std::vector<char> stored(from.bytes);
+        std::vector<char> packed(to->bytes);
+        berth_tensor source = from.at;
+        berth_tensor destination = to->at;
+        source.data = stored.data();
+        destination.data = packed.data();
+        for (size_t i = 0; i < from.copies; ++i) {
+            const char *one = static_cast<const char *>(from.at.data) + i * from.bytes;
+            must(cudaMemcpy(stored.data(), one, from.bytes, cudaMemcpyDeviceToHost) == cudaSuccess,
+                 "reading a weight");
+            must(!is_packed || (fast->packed_bytes(&site, input) == to->bytes &&
+                                fast->pack(&site, input, &source, &destination) == BERTH_OK),
+                 "packing");
+            must(cudaMemcpy(static_cast<char *>(to->at.data) + i * to->bytes,
+                            is_packed ? packed.data() : stored.data(), to->bytes,
+                            cudaMemcpyHostToDevice) == cudaSuccess,
+                 "writing a weight");
+        }
     }
     void run(bool is_fast, operand *x, operand *x_scale, operand *y) {
-        const berth_tensor *scaled[] = {&x->at,    &x_scale->at, &weight.at,
-                                        &scale.at, nullptr,      nullptr};
-        const berth_tensor *packed[] = {
-            &x->at, &weight.at, &scale.at, of == U4_ZEROS ? &zeros.at : nullptr, nullptr, nullptr};
+        const berth_tensor *w = is_fast ? &own_weight.at : &weight.at;
+        const berth_tensor *s = is_fast ? &own_scale.at : &scale.at;
+        const berth_tensor *z = is_fast ? &own_zeros.at : &zeros.at;
+        const berth_tensor *scaled[] = {&x->at, &x_scale->at, w, s, nullptr, nullptr};
+        const berth_tensor *packed[] = {&x->at,  w,      s, of == U4_ZEROS ? z : nullptr,
+                                        nullptr, nullptr};
         berth_tensor *outputs[] = {&y->at};
         berth_op_args args = {};
         args.inputs = is_scaled ? scaled : packed;
@@ -247,8 +293,8 @@ struct product {
     }
 };
 
-template <typename F> double seconds_of(F call) {
-    constexpr int RUNS = 20;
+// The middle one of several samples of so many runs.
+template <typename F> double seconds_of(F call, int runs = 20) {
     constexpr int SAMPLES = 7;
     cudaEvent_t begin;
     cudaEvent_t end;
@@ -257,7 +303,7 @@ template <typename F> double seconds_of(F call) {
     for (int sample = 0; sample <= SAMPLES; ++sample) {
         float milliseconds = 0;
         (void)cudaEventRecord(begin, gpu.streams[0]);
-        for (int run = 0; run < RUNS; ++run) {
+        for (int run = 0; run < runs; ++run) {
             call(static_cast<size_t>(run));
         }
         (void)cudaEventRecord(end, gpu.streams[0]);
@@ -270,27 +316,160 @@ template <typename F> double seconds_of(F call) {
     (void)cudaEventDestroy(begin);
     (void)cudaEventDestroy(end);
     std::sort(samples.begin(), samples.end());
-    return samples[samples.size() / 2] / 1e3 / RUNS;
+    return samples[samples.size() / 2] / 1e3 / runs;
 }
 
-void measure(product *p, int64_t rows) {
+// ---- cuBLASLt -----------------------------------------------------------------------------------
+
+// What it makes of a product of codes of e4m3 with a scale for every row and output: the best of
+// the algorithms that it proposes, each timed.
+constexpr int PROPOSALS = 32;
+constexpr size_t RIVAL_WORKSPACE = size_t(64) << 20;
+
+struct rival_operands {
+    const void *x;
+    const void *weight;
+    const float *x_scales;
+    const float *scales;
+    void *y;         // bf16
+    void *workspace; // RIVAL_WORKSPACE bytes
+    int64_t rows, outputs, depth;
+};
+
+// The library and what is made of it once; `is_there` 0: none.
+struct rival {
+    void *library = nullptr;
+    cublasLtHandle_t handle = nullptr;
+    cublasLtMatmulPreference_t preference = nullptr;
+    bool is_there = false;
+
+    template <typename F> F *find(F *, const char *name) const {
+        return reinterpret_cast<F *>(dlsym(library, name));
+    }
+#define RIVAL(name) find(::name, #name)
+
+    rival() {
+        char name[64];
+        (void)snprintf(name, sizeof name, "libcublasLt.so.%d", CUBLAS_VER_MAJOR);
+        library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+        const size_t most = RIVAL_WORKSPACE;
+        is_there = library && RIVAL(cublasLtCreate)(&handle) == CUBLAS_STATUS_SUCCESS &&
+                   RIVAL(cublasLtMatmulPreferenceCreate)(&preference) == CUBLAS_STATUS_SUCCESS &&
+                   RIVAL(cublasLtMatmulPreferenceSetAttribute)(
+                       preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most) ==
+                       CUBLAS_STATUS_SUCCESS;
+    }
+
+    // Seconds of the best; negative where none runs. `time` calls what it is given several times,
+    // with the number of the run, and says how long one took; `weight_of` that run's weight. FAST:
+    // sums as coarse as the tensor core likes them.
+    template <typename T, typename W>
+    double best(const rival_operands &of, int8_t is_fast, cudaStream_t stream, T time,
+                W weight_of) const {
+        cublasLtMatmulDesc_t description = nullptr;
+        cublasLtMatrixLayout_t a = nullptr, b = nullptr, d = nullptr;
+        const auto set = RIVAL(cublasLtMatmulDescSetAttribute);
+        const cublasOperation_t turned = CUBLAS_OP_T;
+        const int32_t mode = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+        const uint64_t rows = static_cast<uint64_t>(of.rows);
+        const uint64_t outputs = static_cast<uint64_t>(of.outputs);
+        const uint64_t depth = static_cast<uint64_t>(of.depth);
+        double least = -1;
+        (void)RIVAL(cublasLtMatmulDescCreate)(&description, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+        (void)set(description, CUBLASLT_MATMUL_DESC_TRANSA, &turned, sizeof turned);
+        (void)set(description, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &is_fast, sizeof is_fast);
+        (void)set(description, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &mode, sizeof mode);
+        (void)set(description, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, &mode, sizeof mode);
+        (void)set(description, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &of.scales, sizeof of.scales);
+        (void)set(description, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &of.x_scales,
+                  sizeof of.x_scales);
+        const auto lay_out = RIVAL(cublasLtMatrixLayoutCreate);
+        (void)lay_out(&a, CUDA_R_8F_E4M3, depth, outputs, of.depth);
+        (void)lay_out(&b, CUDA_R_8F_E4M3, depth, rows, of.depth);
+        (void)lay_out(&d, CUDA_R_16BF, outputs, rows, of.outputs);
+        cublasLtMatmulHeuristicResult_t found[PROPOSALS];
+        int count = 0;
+        (void)RIVAL(cublasLtMatmulAlgoGetHeuristic)(handle, description, a, b, d, d, preference,
+                                                    PROPOSALS, found, &count);
+        for (int i = 0; i < count; ++i) {
+            const float one = 1;
+            const float none = 0;
+            cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+            const double seconds = time([&](size_t run) {
+                const cublasStatus_t its = RIVAL(cublasLtMatmul)(
+                    handle, description, &one, weight_of(run), a, of.x, b, &none, of.y, d, of.y, d,
+                    &found[i].algo, of.workspace, RIVAL_WORKSPACE, stream);
+                status = status == CUBLAS_STATUS_SUCCESS ? its : status;
+            });
+            least =
+                status == CUBLAS_STATUS_SUCCESS && (least < 0 || seconds < least) ? seconds : least;
+        }
+        (void)RIVAL(cublasLtMatrixLayoutDestroy)(a);
+        (void)RIVAL(cublasLtMatrixLayoutDestroy)(b);
+        (void)RIVAL(cublasLtMatrixLayoutDestroy)(d);
+        (void)RIVAL(cublasLtMatmulDescDestroy)(description);
+        return least;
+    }
+};
+
+// Beside the best of cuBLASLt's algorithms at the same shape, whose sums are as exact as ours or as
+// coarse as they come; from 17 rows on, where it is a rival.
+void compare(const rival &with, product *p, int64_t rows, double seconds) {
+    operand x(p->code_type(), rows, p->shape.depth, CODES);
+    operand x_scale(BERTH_DTYPE_F32, rows, 1, SCALES);
+    operand y(BERTH_DTYPE_BF16, rows, p->shape.outputs, NUMBERS);
+    const rival_operands of = {x.at.data,
+                               p->own_weight.at.data,
+                               static_cast<const float *>(x_scale.at.data),
+                               static_cast<const float *>(p->own_scale.at.data),
+                               y.at.data,
+                               p->workspace.at.data,
+                               rows,
+                               p->shape.outputs,
+                               p->shape.depth};
+    const auto weight_of = [&](size_t run) {
+        return static_cast<const char *>(p->own_weight.at.data) +
+               run % p->own_weight.copies * p->own_weight.bytes;
+    };
+    for (const int8_t is_fast : {int8_t{0}, int8_t{1}}) {
+        const double best = with.best(
+            of, is_fast, gpu.streams[0],
+            [&](auto call) { return seconds_of(call, rows > 512 ? 3 : 20); }, weight_of);
+        if (best > 0) {
+            printf("%-16s %-8s %5lld rows  %9.2f us of cuBLASLt's best%s: %5.1f %% of it\n",
+                   KINDS[p->of], p->shape.name, (long long)rows, best * 1e6,
+                   is_fast ? ", sums coarse" : "", 100 * best / seconds);
+        }
+    }
+    fflush(stdout);
+}
+
+// Seconds; 0 where it is not timed.
+double measure(product *p, int64_t rows) {
+    double seconds = 0;
     operand x(p->code_type(), rows, p->shape.depth, p->is_scaled ? CODES : NUMBERS);
     operand x_scale(BERTH_DTYPE_F32, rows, 1, SCALES);
     operand y(BERTH_DTYPE_BF16, rows, p->shape.outputs, NUMBERS);
     operand expected(BERTH_DTYPE_BF16, rows, p->shape.outputs, NUMBERS);
     double distance = -1;
-    p->weight.turn(0);
+    p->weight.turn(1); // of several, so that their distance counts, too
+    p->own_weight.turn(1);
     if (rows <= 512) {
         must(cudaMemset(y.at.data, 0xff, y.bytes) == cudaSuccess, "poison");
         p->run(true, &x, &x_scale, &y);
         p->run(false, &x, &x_scale, &expected);
         distance = distance_of(y, expected);
+        must(cudaMemcpy(expected.at.data, y.at.data, y.bytes, cudaMemcpyDeviceToDevice) ==
+                 cudaSuccess,
+             "keeping");
+        p->run(true, &x, &x_scale, &y);
+        distance = is_same(y, expected) ? distance : 1;
         is_bad = is_bad || !(distance < 1.0 / 128);
     }
     printf("%-16s %-8s %5lld rows  ", KINDS[p->of], p->shape.name, (long long)rows);
     if (copy_rate > 0) {
-        const double seconds = seconds_of([&](size_t run) {
-            p->weight.turn(run);
+        seconds = seconds_of([&](size_t run) {
+            p->own_weight.turn(run);
             p->run(true, &x, &x_scale, &y);
         });
         const double bytes =
@@ -304,6 +483,7 @@ void measure(product *p, int64_t rows) {
     }
     printf("\n");
     fflush(stdout);
+    return seconds;
 }
 
 void host_fail(const berth_host *, berth_status, const char *text, uint64_t length) {
@@ -335,12 +515,19 @@ int main(int count, char **arguments) {
     gpu.groups[0] = major == 9 && cuda_code_has_groups();
     device.size = sizeof device;
     device.self = &gpu;
+    const rival library;
     for (const shape_case &shape : SHAPES) {
         for (const kind of : {E4M3, I8, U4, U4_ZEROS}) {
+            if (count > 2 && strncmp(KINDS[of], arguments[2], strlen(arguments[2])) != 0) {
+                continue;
+            }
             product p(shape, of);
-            for (const int64_t rows : {1, 3, 8, 16, 64, 100, 512, MAX_ROWS}) {
+            for (const int64_t rows : {1, 2, 3, 8, 16, 17, 48, 64, 100, 128, 512, MAX_ROWS}) {
                 if (copy_rate > 0 || rows <= 512) {
-                    measure(&p, rows);
+                    const double seconds = measure(&p, rows);
+                    if (of == E4M3 && rows > 16 && seconds > 0 && library.is_there) {
+                        compare(library, &p, rows, seconds);
+                    }
                 }
             }
         }
