@@ -4,10 +4,13 @@
 // product of 8192 by 8192 by 8192 for those that are bound by arithmetic. Random bf16; operands of
 // a case rotate through more memory than four times the second cache.
 //
-// `kernels small` only compares, at sizes for compute-sanitizer. Else
-// prints one line a case: name, microseconds, what bounds it, its rate, its share of the ceiling.
+// `kernels small` only compares, at sizes for compute-sanitizer. Else prints one line a case: name,
+// microseconds, what bounds it, its rate, its share of the ceiling; `kernels linear`: only those of
+// linear. Status 1 where linear is slower than it must be beside what cuBLASLt proposes.
 #include <cuda/attention/attention.h>
 #include <cuda/product/product.h>
+
+#include "proposals.cuh"
 
 #include <algorithm>
 #include <math.h>
@@ -132,12 +135,12 @@ void describe(tensor *out, void *data, berth_dtype dtype, std::vector<int64_t> s
 // ---- timing -------------------------------------------------------------------------------------
 
 // Median seconds of one of `runs` calls, queued one behind another.
-template <typename F> double seconds_of(int runs, F call) {
+template <typename F> double seconds_of(int runs, F call, int wanted = SAMPLES) {
     cudaEvent_t begin;
     cudaEvent_t end;
     std::vector<float> samples;
     must(cudaEventCreate(&begin) == cudaSuccess && cudaEventCreate(&end) == cudaSuccess, "events");
-    for (int sample = 0; sample < SAMPLES + 2; ++sample) {
+    for (int sample = 0; sample < wanted + 2; ++sample) {
         float milliseconds = 0;
         (void)cudaEventRecord(begin, gpu.streams[0]);
         for (int run = 0; run < runs; ++run) {
@@ -261,9 +264,49 @@ struct linear_case {
     int64_t rows;
     int64_t outputs;
     int64_t depth;
+    bool is_judged = false; // beside what cuBLASLt proposes
 };
 
-constexpr double COMPARED = 1e11; // operations, at most: the readable kernel is slow
+constexpr double COMPARED = 1e11;    // operations, at most: the readable kernel is slow
+constexpr double LEAST_SHARE = 0.97; // of the best proposal's speed
+constexpr double LEAST_COPY = 0.85;  // of a copy of the same bytes, at one row
+int misses;                          // gates that were not passed
+
+// cuda.linear beside the best of cuBLASLt's proposals over the same operands: all of them briefly,
+// then the four fastest in turns with it, each at its best. `forward(run)`: cuda.linear's.
+template <typename W, typename F>
+void time_proposals(const linear_case &c, const void *x, void *y, W weight_of, F forward) {
+    proposals blas;
+    std::vector<std::pair<double, int>> order;
+    const int runs = c.rows > 512 ? 4 : 20;
+    must(blas.open(c.rows, c.outputs, c.depth), "cuBLASLt's proposals");
+    for (int i = 0; i < blas.size(); ++i) {
+        if (blas.run(i, x, weight_of(0), y, gpu.streams[0])) {
+            const auto call = [&](int run) {
+                (void)blas.run(i, x, weight_of(run), y, gpu.streams[0]);
+            };
+            order.push_back({seconds_of(runs, call, 1), i});
+        }
+    }
+    must(!order.empty(), "none of cuBLASLt's proposals runs");
+    std::sort(order.begin(), order.end());
+    double best = 1;
+    double own = 1;
+    for (int turn = 0; turn < 3; ++turn) { // each as often, as clocks fall where work is hard
+        for (size_t i = 0; i < order.size() && i < 4; ++i) {
+            const auto call = [&](int run) {
+                (void)blas.run(order[i].second, x, weight_of(run), y, gpu.streams[0]);
+            };
+            own = std::min(own, seconds_of(runs, forward, 5));
+            best = std::min(best, seconds_of(runs, call, 5));
+        }
+    }
+    const bool is_passed = best / own >= LEAST_SHARE;
+    misses += !is_passed;
+    printf("%-44s %10.2f us  %8.2f us        %5.1f %% of its speed%s\n",
+           "  beside the best that cuBLASLt proposes", own * 1e6, best * 1e6, 100 * best / own,
+           is_passed ? "" : "  below 97 %");
+}
 
 void time_linear(const linear_case &c) {
     const size_t weight_bytes = (size_t)(c.outputs * c.depth) * 2;
@@ -306,6 +349,16 @@ void time_linear(const linear_case &c) {
         print_flops(label, seconds, flops);
     } else {
         print_bytes(label, seconds, bytes);
+    }
+    if (c.is_judged && c.rows == 1 && bytes / seconds < LEAST_COPY * copy_rate) {
+        ++misses;
+        printf("%-44s below %.0f %% of the copy\n", "", 100 * LEAST_COPY);
+    }
+    if (c.is_judged) {
+        time_proposals(
+            c, x.at.data, y.at.data,
+            [&](int run) { return weights + (size_t)run % copies * weight_bytes; },
+            [&](int run) { forward(&berth_kernel_linear_fast, self, &y, run); });
     }
     if (flops <= COMPARED) {
         forward(&berth_kernel_linear, plain, &expected, 0);
@@ -589,14 +642,19 @@ void time_rows(const berth_op_impl *impl, const char *name, int64_t tokens) {
     (void)cudaFree(to);
 }
 
-// What is only compared: odd sizes, lengths around a step, heads of 64, one query head to a key
-// head and more than half of a product's rows, windows.
-void compare_all() {
-    for (int64_t rows : {1, 4, 5, 8, 9, 16, 17, 64}) {
+// What is only compared: odd sizes, short last tiles and steps, more tiles than blocks, parts.
+void compare_linear() {
+    for (int64_t rows : {1, 4, 5, 8, 9, 16, 17, 40, 64, 65, 128, 129, 200, 256}) {
         time_linear({"odd", rows, 1416, 1000}); // short last tiles and steps
         time_linear({"small", rows, 72, 72});
         time_linear({"tiles", rows, 8448, 1024}); // several of each block
+        time_linear({"parts", rows, 1000, 2056}); // of few outputs, a long depth in parts
     }
+}
+
+// Lengths around a step, heads of 64, one query head to a key head and more than half of a
+// product's rows, windows.
+void compare_attention() {
     for (int64_t length : {1, 5, 17, 64, 65, 130, 1000}) {
         time_attention({3, 1, length});
         time_attention({3, 1, length, 32, 8, 64});
@@ -625,6 +683,7 @@ void compare_all() {
 
 int main(int count, char **arguments) {
     const bool is_small = count > 1 && strcmp(arguments[1], "small") == 0;
+    const bool is_linear = count > 1 && strcmp(arguments[1], "linear") == 0;
     static const struct {
         const char *name;
         int64_t outputs;
@@ -653,18 +712,27 @@ int main(int count, char **arguments) {
     must(cuda_lt_check(&host, &device) == BERTH_OK, "cuBLASLt");
     if (is_small) {
         copy_rate = product_rate = 1;
-        compare_all();
+        compare_linear();
+        compare_attention();
         return 0;
     }
     measure_ceilings();
-    compare_all();
-    for (int64_t rows : {1, 8, 16, 64, 256, 512, 8192}) {
+    compare_linear();
+    if (!is_linear) {
+        compare_attention();
+    }
+    for (int64_t rows : {1, 8, 16, 32, 64, 128, 256, 512, 8192}) {
+        const bool is_judged = rows == 1 || rows == 8 || rows == 64 || rows >= 512;
         for (const auto &shape : shapes) {
-            time_linear({shape.name, rows, shape.outputs, shape.depth});
+            time_linear({shape.name, rows, shape.outputs, shape.depth, is_judged});
         }
     }
-    time_linear({"head", 1, 128256, 4096});
-    time_linear({"head", 64, 128256, 4096});
+    for (int64_t rows : {1, 64, 256}) {
+        time_linear({"head", rows, 128256, 4096});
+    }
+    if (is_linear) {
+        return misses > 0;
+    }
     time_attention({1, 1, 592});
     time_attention({64, 1, 592});
     time_attention({256, 1, 592});
@@ -680,5 +748,5 @@ int main(int count, char **arguments) {
         time_rows(&berth_kernel_silu_and_mul, "silu_and_mul", tokens);
         time_rows(&berth_kernel_rotary_embedding, "rotary_embedding", tokens);
     }
-    return 0;
+    return misses > 0;
 }
