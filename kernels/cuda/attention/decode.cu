@@ -6,6 +6,8 @@
 // lane needs of it. The block that comes last puts the shares together.
 #include <cuda/attention/decode_parts.h>
 
+#include <algorithm>
+
 namespace {
 
 template <typename T, typename C, int WIDTH, bool IS_DEEP>
@@ -108,22 +110,59 @@ __global__ void __launch_bounds__(MOST_WARPS * 32, 2) decode_kernel(decode_call 
     }
 }
 
+// Blocks of `warps` warps that run at once on a device.
+template <typename T, typename C, int WIDTH, bool IS_DEEP>
+int64_t at_once(const gpu_op *op, int warps) {
+    int each = 0;
+    const cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        &each, decode_kernel<T, C, WIDTH, IS_DEEP>, warps * 32,
+        static_cast<size_t>(warps) * RING_BYTES<C, WIDTH>);
+    return error == cudaSuccess && each > 0 ? int64_t{each} * op->gpu->multiprocessors[op->device]
+                                            : 0;
+}
+
+// How long many blocks take, in blocks: they come in rounds, of which the last, however few it has,
+// takes `least` of one. Measured: half of a round of blocks of one warp, three quarters of two.
+int64_t rounds_of(int64_t blocks, int64_t round, double least) {
+    const int64_t rest = blocks % round;
+    const int64_t last =
+        rest > 0 ? std::max(rest, static_cast<int64_t>(static_cast<double>(round) * least)) : 0;
+    return blocks - rest + last;
+}
+
+// Few blocks: all warps, as each has much to read. More than run at once: one or two, whichever
+// leaves less of the last round empty; at equal times one, as then fewer rounds begin and end
+// together: 153 us in place of 157 for 256 sequences of 592 keys.
+template <typename T, typename C, int WIDTH, bool IS_DEEP>
+unsigned warps_for(const gpu_op *op, int64_t blocks) {
+    if (blocks <= int64_t{PARTS_TARGET} * op->gpu->multiprocessors[op->device]) {
+        return MOST_WARPS;
+    }
+    if (IS_DEEP || WIDTH != 128 || sizeof(C) != 2) {
+        return FEW_WARPS; // not measured with one
+    }
+    const int64_t few = at_once<T, C, WIDTH, IS_DEEP>(op, FEW_WARPS);
+    const int64_t one = at_once<T, C, WIDTH, IS_DEEP>(op, 1);
+    return few > 0 && one > 0 && blocks > few &&
+                   rounds_of(blocks, one, 0.43) <= rounds_of(blocks, few, 0.75)
+               ? 1
+               : FEW_WARPS;
+}
+
 template <typename T, typename C, int WIDTH, bool IS_DEEP>
 berth_status launch(const gpu_op *op, const decode_call &in) {
     const int64_t blocks =
         static_cast<int64_t>(in.call.kv_heads) * in.room.splits * in.call.sequences;
-    const int64_t at_once = int64_t{PARTS_TARGET} * op->gpu->multiprocessors[op->device];
-    const unsigned warps_of = blocks > at_once ? FEW_WARPS : MOST_WARPS;
-    const uint32_t bytes = warps_of * RING_BYTES<C, WIDTH>;
-    static_assert(FEW_WARPS * RING_BYTES<C, WIDTH> >= PARTS_BYTES<WIDTH>,
-                  "parts lie where the rings were");
+    static_assert(RING_BYTES<C, WIDTH> >= PARTS_BYTES<WIDTH>, "parts lie where the rings were");
     const cudaError_t error = cudaFuncSetAttribute(decode_kernel<T, C, WIDTH, IS_DEEP>,
                                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                    MOST_WARPS * RING_BYTES<C, WIDTH>);
     if (error != cudaSuccess) {
         return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
-                                 bytes, cudaGetErrorString(error));
+                                 MOST_WARPS * RING_BYTES<C, WIDTH>, cudaGetErrorString(error));
     }
+    const unsigned warps_of = warps_for<T, C, WIDTH, IS_DEEP>(op, blocks);
+    const uint32_t bytes = warps_of * RING_BYTES<C, WIDTH>;
     const gpu_grid grid = {dim3(static_cast<unsigned>(in.call.kv_heads),
                                 static_cast<unsigned>(in.room.splits),
                                 static_cast<unsigned>(in.call.sequences)),

@@ -15,9 +15,9 @@ struct head_parts {
     float2 *stats; // [part][group]: the largest score and the total
 };
 
-// The shared memory that replaces the rings after the last key.
+// The shared memory of a warp that replaces its ring after the last key.
 template <int WIDTH>
-constexpr uint32_t PARTS_BYTES = FEW_WARPS *CUDA_DECODE_HEADS *(WIDTH + 2) * sizeof(float);
+constexpr uint32_t PARTS_BYTES = CUDA_DECODE_HEADS *(WIDTH + 2) * sizeof(float);
 
 // The own warp's result to part threadIdx.y.
 template <int WIDTH, bool IS_DEEP>

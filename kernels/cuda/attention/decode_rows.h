@@ -15,7 +15,7 @@ namespace {
 
 constexpr int MOST_WARPS = 4; // of a block
 // Of a block where there are more blocks than run at once with four warps: then as many run at once
-// as have work, and none begins when others end.
+// as have work, and none begins when others end. Of still more, one (decode.cu).
 constexpr int FEW_WARPS = 2;
 constexpr int KEYS = 16; // of a warp's step
 // Of a warp's ring: as many bytes under way with rows of half the size.
