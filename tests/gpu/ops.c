@@ -6,8 +6,9 @@
 // built.
 //
 // OPS_LIST=FILE: only the cases of the file, lines "<op> <case>", # begins a comment; a kernel that
-// takes none of them fails. OPS_GUARDS=0: nothing around the operands, so that compute-sanitizer
-// sees who leaves them. OPS_PRINT=1: only prints what is taken, with the bytes of the operands.
+// takes none of them fails. OPS_WITHOUT: names of kernels that are left out. OPS_GUARDS=0: nothing
+// around the operands, so that compute-sanitizer sees who leaves them. OPS_PRINT=1: only prints
+// what is taken, with the bytes of the operands.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -207,13 +208,26 @@ static bool is_listed(const op_line *line) {
     return list == NULL || strstr(list, text) != NULL;
 }
 
+static bool is_left_out(const berth_op_impl *impl) {
+    const char *names = getenv("OPS_WITHOUT");
+    const size_t length = strlen(impl->name);
+    for (const char *at = names; at != NULL && (at = strstr(at, impl->name)) != NULL;
+         at += length) {
+        if ((at == names || at[-1] == ' ') && (at[length] == ' ' || at[length] == 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void add_line(const op_line *line, void *context) {
     if (line->kind == OP_LINE_REFUSE || !is_listed(line)) {
         return;
     }
     for (const berth_op_impl *const *impl = kernels; *impl != NULL; ++impl) {
         char name[200];
-        kept_line *kept = strcmp((*impl)->op, line->op->name) == 0 ? malloc(sizeof *kept) : NULL;
+        const bool is_wanted = strcmp((*impl)->op, line->op->name) == 0 && !is_left_out(*impl);
+        kept_line *kept = is_wanted ? malloc(sizeof *kept) : NULL;
         if (kept != NULL) {
             *kept = (kept_line){.line = *line, .impl = *impl};
             (void)snprintf(name, sizeof name, "%s %s by %s", line->op->name, line->name,
