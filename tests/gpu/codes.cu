@@ -9,6 +9,8 @@
 #include <cuda/product/product.h>
 #include <gpu/codes.h>
 
+#include "host.cuh"
+
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -486,25 +488,12 @@ double measure(product *p, int64_t rows) {
     return seconds;
 }
 
-void host_fail(const berth_host *, berth_status, const char *text, uint64_t length) {
-    fprintf(stderr, "%.*s\n", (int)length, text);
-}
-void *host_alloc(const berth_host *, uint64_t bytes, uint64_t) {
-    return calloc(1, bytes);
-}
-void host_free(const berth_host *, void *memory) {
-    free(memory);
-}
-
 } // namespace
 
 int main(int count, char **arguments) {
     int major = 0;
     copy_rate = (count > 1 ? atof(arguments[1]) : 0) * 1e9;
-    host.size = sizeof host;
-    host.fail = host_fail;
-    host.alloc = host_alloc;
-    host.free = host_free;
+    host = test_host();
     gpu.host = &host;
     must(cudaStreamCreate(&gpu.streams[0]) == cudaSuccess &&
              cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess &&

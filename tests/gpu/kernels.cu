@@ -10,6 +10,7 @@
 #include <cuda/attention/attention.h>
 #include <cuda/product/product.h>
 
+#include "host.cuh"
 #include "proposals.cuh"
 
 #include <algorithm>
@@ -39,16 +40,6 @@ constexpr size_t GIB = size_t(1) << 30;
 constexpr size_t BEYOND_CACHE = size_t(256) << 20;
 
 // ---- a host -------------------------------------------------------------------------------------
-
-void host_fail(const berth_host *, berth_status, const char *text, uint64_t length) {
-    fprintf(stderr, "%.*s\n", (int)length, text);
-}
-void *host_alloc(const berth_host *, uint64_t bytes, uint64_t) {
-    return calloc(1, bytes);
-}
-void host_free(const berth_host *, void *memory) {
-    free(memory);
-}
 
 berth_host host;
 berth_gpu gpu;
@@ -695,10 +686,7 @@ int main(int count, char **arguments) {
         {"down",    4096,  14336}
     };
     int major = 0;
-    host.size = sizeof host;
-    host.fail = host_fail;
-    host.alloc = host_alloc;
-    host.free = host_free;
+    host = test_host();
     gpu.host = &host;
     must(cudaSetDevice(0) == cudaSuccess, "the device");
     must(cudaStreamCreateWithFlags(&gpu.streams[0], cudaStreamNonBlocking) == cudaSuccess,
