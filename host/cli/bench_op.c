@@ -305,7 +305,7 @@ static berth_status run_threads(op_bench *bench, int64_t threads) {
     for (size_t i = 0; i < berth_op_case_count(); ++i) {
         const berth_op_case *one = berth_op_case_at(i);
         if (is_wanted(bench, one)) {
-            berth_progress_show(bench->session, one->name);
+            berth_progress_show(bench->session, "%s", one->name);
             BERTH_TRY_NOTE(run_case(bench, one), "%s on %lld threads", one->name,
                            (long long)threads);
         }
