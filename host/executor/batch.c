@@ -150,7 +150,7 @@ berth_status berth_device_batch_create(berth_plan *plan) {
 
 // ---- for a step ---------------------------------------------------------------------------------
 
-static berth_status check_batch(const berth_plan *plan, const berth_batch *batch) {
+berth_status berth_batch_check(const berth_plan *plan, const berth_batch *batch) {
     const berth_plan_request *request = &plan->request;
     if (batch->token_count < 1 || batch->token_count > request->max_tokens) {
         return BERTH_FAIL(INVALID_ARGUMENT, "a step of %lld tokens: the plan is for 1 to %lld",
@@ -315,9 +315,6 @@ static void point_inputs(berth_plan *plan, const berth_batch_view *view) {
 
 berth_status berth_batch_begin(berth_plan *plan, const berth_batch *batch, berth_padding padding) {
     bool has_moved = false;
-    if (padding.sequences == 0) {
-        BERTH_TRY(check_batch(plan, batch));
-    }
     plan->batch = *batch;
     plan->batch.token_count += padding.sequences;
     plan->batch.sequence_count += padding.sequences;

@@ -117,6 +117,7 @@ berth_status berth_plan_run(berth_plan *plan, const berth_batch *batch) {
                           : plan->is_ready ? "set_cache"
                                            : "ready");
     }
+    BERTH_TRY(berth_batch_check(plan, batch));
     berth_recording *recording = plan->is_timed ? NULL : berth_recording_find(plan, batch);
     if (recording != NULL) {
         return run_recorded(plan, batch, recording);

@@ -116,9 +116,10 @@ berth_buffer berth_operand_buffer(const berth_plan *plan, const berth_operand *o
 BERTH_MUST_CHECK berth_status berth_blocks_create(berth_plan *plan);
 void berth_blocks_destroy(berth_plan *plan);
 
-// batch.c: room for the batch in device memory; takes a batch in: checks it, uploads it. Behind it
-// may stand some of nobody's, which whoever asks for them has found to fit.
+// batch.c: room for the batch in device memory; whether a caller's batch fits the plan; takes one
+// in that does: uploads it. Behind it may stand some of nobody's, for which there is room, too.
 BERTH_MUST_CHECK berth_status berth_device_batch_create(berth_plan *plan);
+BERTH_MUST_CHECK berth_status berth_batch_check(const berth_plan *plan, const berth_batch *batch);
 BERTH_MUST_CHECK berth_status berth_batch_begin(berth_plan *plan, const berth_batch *batch,
                                                 berth_padding padding);
 

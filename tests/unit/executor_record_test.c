@@ -204,6 +204,22 @@ TEST(executor_does_not_fill_up_beyond_the_largest_size) {
     test_plan_close(&it);
 }
 
+// What stands behind a batch is no reason to look at it less.
+TEST(executor_checks_a_batch_that_it_fills_up) {
+    const int fresh[3] = {1, 1, 1};
+    test_plan it;
+    test_batch batch;
+    open_recorded(&it, "2,4");
+    test_batch_fill(&batch, fresh, fresh, 3, 3);
+    batch.batch.group_count = 0;
+    CHECK_STATUS(berth_plan_run(it.plan, &batch.batch), BERTH_INVALID_ARGUMENT);
+    CHECK_CONTAINS(berth_status_message(), "a step of 0 cache groups: the model has ");
+    CHECK_UINT(replays(&it), 0);
+    decode(&it, 3, 1);
+    CHECK_UINT(replays(&it), 1);
+    test_plan_close(&it);
+}
+
 TEST(executor_sends_one_copy_and_waits_once_in_a_step_that_is_filled_up) {
     test_plan it;
     open_recorded(&it, NULL);
