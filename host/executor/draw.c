@@ -156,7 +156,9 @@ static void *option_of(const berth_plan *plan, int option, int64_t row) {
            (uint64_t)row * sizeof(int64_t);
 }
 
-void berth_plan_set_draw(berth_plan *plan, int64_t row, const berth_draw_options *options) {
+void berth_plan_set_draw(berth_plan *plan, int64_t row, const berth_sampling *sampling) {
+    static const berth_sampling nobodys = {0}; // the likeliest, which costs nothing
+    const berth_sampling *options = sampling != NULL ? sampling : &nobodys;
     *(double *)option_of(plan, TEMPERATURE, row) = options->temperature;
     *(double *)option_of(plan, TOP_P, row) = options->top_p;
     *(double *)option_of(plan, MIN_P, row) = options->min_p;

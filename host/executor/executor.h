@@ -157,21 +157,11 @@ BERTH_MUST_CHECK berth_status berth_plan_output(berth_plan *plan, const char *na
 bool berth_plan_chooses(const berth_plan *plan);
 BERTH_MUST_CHECK berth_status berth_plan_choices(berth_plan *plan, const int32_t **out_ids);
 
-// How the token of a row is drawn, by the rules of berth_sampling (berth/worker.h); a temperature
-// that is not above 0: the likeliest.
-typedef struct berth_draw_options {
-    double temperature;
-    double top_p;
-    double min_p;
-    uint64_t top_k;
-    uint64_t seed;
-    uint64_t index;
-} berth_draw_options;
-
 // Whether the platform can draw a token of each row of the output 'logits' of the last run. Then
-// the options of every row are set, and it does: [rows], -1 where no logit of the row is finite.
+// what every row is drawn by is set, NULL where nobody wants a token, and it does: [rows], -1 where
+// no logit of the row is finite. Bans and penalties are not looked at.
 bool berth_plan_draws(const berth_plan *plan);
-void berth_plan_set_draw(berth_plan *plan, int64_t row, const berth_draw_options *options);
+void berth_plan_set_draw(berth_plan *plan, int64_t row, const berth_sampling *sampling);
 BERTH_MUST_CHECK berth_status berth_plan_draw_ids(berth_plan *plan, const int32_t **out_ids);
 void berth_plan_destroy(berth_plan *plan);
 

@@ -327,16 +327,7 @@ static bool are_all(const berth_scheduler_output *input,
 
 static void set_draws(berth_plan *plan, const berth_scheduler_output *input) {
     for (int64_t row = 0; row < input->batch->logits_row_count; ++row) {
-        const berth_sampling *sampling = input->sampling[row];
-        const berth_draw_options options = {
-            .temperature = sampling ? sampling->temperature : 0,
-            .top_p = sampling ? sampling->top_p : 0,
-            .min_p = sampling ? sampling->min_p : 0,
-            .top_k = sampling ? sampling->top_k : 0,
-            .seed = sampling ? sampling->seed : 0,
-            .index = sampling ? sampling->index : 0,
-        };
-        berth_plan_set_draw(plan, row, &options);
+        berth_plan_set_draw(plan, row, input->sampling[row]);
     }
 }
 

@@ -40,7 +40,7 @@ static berth_status pick(void *self, const berth_op_args *args) {
 }
 
 // A number that all options and the number of rows go into.
-static int32_t mixed(const berth_draw_options *options, int64_t rows) {
+static int32_t mixed(const berth_sampling *options, int64_t rows) {
     return (int32_t)(options->temperature + 2 * options->top_p + 4 * options->min_p) +
            (int32_t)(16 * options->top_k + 256 * options->seed + 4096 * options->index) +
            (int32_t)rows * 65536;
@@ -58,7 +58,7 @@ static berth_status mix(void *self, const berth_op_args *args) {
         integers[input] = data_of(args->inputs[input]);
     }
     for (int64_t row = 0; row < rows; ++row) {
-        const berth_draw_options options = {
+        const berth_sampling options = {
             .temperature = numbers[TEMPERATURE][row],
             .top_p = numbers[TOP_P][row],
             .min_p = numbers[MIN_P][row],
@@ -149,10 +149,10 @@ static void run(test_plan *it, int sequences) {
 }
 
 static void check_draw(test_plan *it, int64_t rows) {
-    berth_draw_options options[TEST_MAX_SEQUENCES];
+    berth_sampling options[TEST_MAX_SEQUENCES];
     const int32_t *ids = NULL;
     for (int64_t row = 0; row < rows; ++row) {
-        options[row] = (berth_draw_options){
+        options[row] = (berth_sampling){
             .temperature = (double)(row % 2),
             .top_p = row > 2 ? 1 : 0,
             .min_p = row > 3 ? 1 : 0,
