@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The magnitudes of a row, for the kernels that make a scale of the largest one.
+// The magnitudes of a row, for the kernels that make a scale of the largest one, and how their
+// codes are stored.
 #ifndef BERTH_KERNELS_CPU_MAGNITUDE_H
 #define BERTH_KERNELS_CPU_MAGNITUDE_H
 
@@ -8,6 +9,15 @@
 
 BERTH_INLINE berth_vec_ints berth_vec_magnitude(berth_vec x) {
     return (berth_vec_ints)((berth_vec_bits)x & 0x7fffffffu);
+}
+
+// A vector of codes.
+BERTH_INLINE void berth_vec_put_codes(int is_past, void *to, berth_vec codes) {
+    if (is_past) {
+        berth_vec_store_past(to, codes);
+    } else {
+        memcpy(to, &codes, sizeof codes);
+    }
 }
 
 typedef enum berth_sweep_turn { BERTH_SWEEP_LARGEST, BERTH_SWEEP_CODES } berth_sweep_turn;

@@ -123,21 +123,13 @@ BERTH_INLINE void fetch_next(sweep as, const piece *of, int64_t first, int64_t c
     berth_vec_fetch_next(BERTH_SWEEP_CODES, as.dtype, of->next, of->width, columns);
 }
 
-BERTH_INLINE void store_four(const piece *of, int64_t first, berth_vec codes) {
-    if (of->is_past) {
-        berth_vec_store_past(of->q + first, codes);
-    } else {
-        memcpy(of->q + first, &codes, sizeof codes);
-    }
-}
-
 BERTH_INLINE void quantise_four(sweep as, const piece *of, float one_over, int64_t first) {
     berth_vec_bits words[4];
     BERTH_UNROLL
     for (int k = 0; k < 4; ++k) {
         words[k] = words_of(as, of, one_over, first + k * BERTH_LANES);
     }
-    store_four(of, first, (berth_vec)vec_pack_f8(words));
+    berth_vec_put_codes(of->is_past, of->q + first, (berth_vec)vec_pack_f8(words));
 }
 
 // One lot of columns, by the table where it has all of them.
@@ -147,7 +139,7 @@ BERTH_INLINE void quantise_lot(sweep as, const piece *of, const vec_f8_table *ta
     const int is_in_table = vec_f8_table_has(table, x);
     for (int64_t k = 0; k < LOT; k += FOUR) {
         if (is_in_table) {
-            store_four(of, first + k, vec_f8_table_codes(table, x + k));
+            berth_vec_put_codes(of->is_past, of->q + first + k, vec_f8_table_codes(table, x + k));
         } else {
             quantise_four(as, of, 0, first + k);
         }

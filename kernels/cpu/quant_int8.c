@@ -60,11 +60,7 @@ BERTH_INLINE int64_t quantise_fours(berth_dtype dtype, const piece *all) {
         berth_vec_fetch_next(BERTH_SWEEP_CODES, dtype, of.next, of.width,
                              (berth_span){i, i + FOUR});
         const berth_vec codes = (berth_vec)(join_codes(dtype, &of, i) ^ 0x80808080u);
-        if (is_past) {
-            berth_vec_store_past(of.q + i, codes);
-        } else {
-            memcpy(of.q + i, &codes, sizeof codes);
-        }
+        berth_vec_put_codes(is_past, of.q + i, codes);
     }
     return i;
 }

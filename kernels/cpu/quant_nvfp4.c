@@ -4,6 +4,7 @@
 // and scales are its bits.
 #include <cpu/cpu.h>
 #include <cpu/fp8_codes.h>
+#include <cpu/magnitude.h>
 #include <cpu/simd.h>
 
 #include <codes.h>
@@ -117,11 +118,7 @@ BERTH_INLINE void quantise_lot(berth_dtype dtype, const piece *of, int64_t first
     BERTH_UNROLL
     for (int64_t k = 0; k < LOT; k += FOUR) {
         const berth_vec codes = codes_of(dtype, of, first + k, factors + k / GROUP);
-        if (of->is_past) {
-            berth_vec_store_past(of->q + first + k, codes);
-        } else {
-            memcpy(of->q + first + k, &codes, sizeof codes);
-        }
+        berth_vec_put_codes(of->is_past, of->q + first + k, codes);
     }
 }
 
