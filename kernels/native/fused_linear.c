@@ -28,7 +28,7 @@ static void begin_linear(fused_part *part, const berth_op_site *site, const bert
 
 static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     berth_value_type f;
-    berth_value_type sum;
+    berth_value_type sum = {0};
     berth_value_type y;
     fused_part part;
     BERTH_RULE_TRY(fused_infer_floats(site, RESIDUAL, &f, &sum));

@@ -39,7 +39,7 @@ static void begin_packed(fused_part *part, const berth_op_site *site, const bert
 
 static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     berth_value_type of_x;
-    berth_value_type of_sum;
+    berth_value_type of_sum = {0};
     berth_value_type of_y;
     fused_part packed;
     BERTH_RULE_TRY(fused_infer_floats(site, RESIDUAL, &of_x, &of_sum));
