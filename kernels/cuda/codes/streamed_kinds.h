@@ -8,8 +8,8 @@
 namespace {
 
 // WARPS: that multiply. STEPS: of a stage; x is loaded one step ahead. X_RATIO: bytes of x for a
-// byte of codes. IS_NEAR: x is in shared memory. EIGHTS: of rows, 1 or 2. Sums: output g of rows 2c
-// and 2c + 1, then output g + 8.
+// byte of codes. X_LOADS: of a lane in a step, 16 bytes each. IS_NEAR: x is in shared memory.
+// EIGHTS: of rows, 1 or 2. Sums: output g of rows 2c and 2c + 1, then output g + 8.
 
 // Codes of 8 bits on both sides; S: what their products are summed in.
 template <typename S, bool NEAR> struct scaled_kind {
@@ -19,6 +19,7 @@ template <typename S, bool NEAR> struct scaled_kind {
     static constexpr int STEPS = 1;
     static constexpr int PIECES = STAGE / WARPS / PIECE; // of a step
     static constexpr int X_RATIO = 1;
+    static constexpr int X_LOADS = PIECES;
 
     template <int EIGHTS> struct sums {
         S at[EIGHTS][2][4] = {}; // two of each: a product need not wait for the last one
@@ -73,6 +74,7 @@ template <typename T, bool NEAR> struct packed_kind {
     static constexpr int STEPS = STAGE / WARPS / PIECE;
     static constexpr int PIECES = 1;
     static constexpr int X_RATIO = 4;
+    static constexpr int X_LOADS = 4;
 
     template <int EIGHTS> struct sums {
         float at[EIGHTS][4] = {};
@@ -107,23 +109,30 @@ template <typename T, bool NEAR> struct packed_kind {
                 kept[1][half] = is_there && all.zeros ? all.zeros[number] : 8u;
             }
         }
-        // Those of a step. `beside`: what the ring has behind the codes of output g. The bits that
-        // came from there.
+        // Those of a step. `beside`: what the ring has behind the codes of output g, for both steps
+        // of a warp at once. The bits that came from there.
         __device__ uint32_t fetch(const cuda_coded &all, uint32_t beside, int step) {
+            static_assert(STEPS == 2);
             const int from = (threadIdx.x & 28) | step;
-            const uint32_t group = threadIdx.y * STEPS + static_cast<uint32_t>(step);
+            uint32_t bits = 0;
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                const uint32_t row = beside + half * 8 * STAGE_ROW;
                 if constexpr (NEAR) {
-                    scale[half] = load_shared_16(row + 2 * group);
-                    zero[half] = all.zeros ? load_shared_8(row + SCALES + group) : 8u;
+                    const uint32_t row = beside + half * 8 * STAGE_ROW;
+                    if (step == 0) {
+                        kept[0][half] = load_shared_32(row + 4 * threadIdx.y);
+                        kept[1][half] =
+                            all.zeros ? load_shared_16(row + SCALES + 2 * threadIdx.y) : 0x808u;
+                        bits |= kept[0][half] | kept[1][half];
+                    }
+                    scale[half] = kept[0][half] >> 16 * step & 0xffffu;
+                    zero[half] = kept[1][half] >> 8 * step & 0xffu;
                 } else {
                     scale[half] = __shfl_sync(0xffffffffu, kept[0][half], from);
                     zero[half] = __shfl_sync(0xffffffffu, kept[1][half], from);
                 }
             }
-            return NEAR ? scale[0] | scale[1] | zero[0] | zero[1] : 0;
+            return bits;
         }
     };
 

@@ -126,6 +126,13 @@ __device__ float group_sum(const uint4 &x) {
     return sum;
 }
 
+// Where 16 bytes of x for codes of 4 bits lie. Of the 16 such pieces that a step takes a lane of
+// each four has four in a row; its first lies beside the first of the others, so that the four load
+// from different banks.
+__device__ constexpr int place_of(int piece) {
+    return piece / GROUP_PIECES * GROUP_PIECES + piece % 4 * 4 + piece % GROUP_PIECES / 4;
+}
+
 // 16 bytes of x, as they are multiplied; of counted codes' also the sums of their groups. By whole
 // warps.
 template <typename K>
@@ -143,7 +150,8 @@ __device__ void keep_piece(const ring &to, int row, int piece, bool is_there, co
         }
     }
     if (is_there) {
-        store_shared(to.x + static_cast<uint32_t>(row) * to.gap + 16 * static_cast<uint32_t>(piece),
+        const int place = K::X_RATIO > 1 ? place_of(piece) : piece;
+        store_shared(to.x + static_cast<uint32_t>(row) * to.gap + 16 * static_cast<uint32_t>(place),
                      words);
     }
 }

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of x as a product takes them, a block a row: norm or activation and codes by one kernel,
+// where rows are too many for each block of the product to make them for itself.
+#include <cuda/codes/before.h>
+
+namespace {
+
+constexpr int HELD = 4;          // times eight elements of a thread
+constexpr int MAX_THREADS = 512; // of a row
+constexpr int FEW_ROWS = 128;    // leave multiprocessors idle
+
+static_assert(HELD * MAX_THREADS * 8 >= CUDA_BEFORE_WIDTH);
+
+struct block {
+    float *room; // two for a warp
+
+    __device__ int thread() const {
+        return static_cast<int>(threadIdx.x);
+    }
+    __device__ int count() const {
+        return static_cast<int>(blockDim.x);
+    }
+    __device__ float sum(float value) const {
+        return gpu_block_sum(value, room);
+    }
+    __device__ float largest(float value) const {
+        return gpu_block_max(value, room + MAX_THREADS / 32);
+    }
+};
+
+// CODES: their type, or BERTH_DTYPE_NONE: numbers of type T. Why two blocks of the largest size
+// must fit: a row is on its way while another one is made. A norm's rows take fewer threads, and
+// more registers of each.
+template <typename T, berth_dtype CODES, cuda_step STEP>
+__global__ void __launch_bounds__(MAX_THREADS, STEP == CUDA_NORM ? 1 : 2)
+    before_kernel(cuda_before all, void *to, float *scales) {
+    __shared__ float room[2 * MAX_THREADS / 32];
+    const block together = {room};
+    const int row = static_cast<int>(blockIdx.x);
+    cuda_held_row<T, HELD> held;
+    gpu_let_next_begin();
+    const auto fetched = cuda_ahead<T, HELD>::of(all, together);
+    gpu_wait_for_inputs();
+    cuda_make_row<T, HELD, STEP>(all, row, true, together, fetched, &held);
+    if constexpr (CODES == BERTH_DTYPE_NONE) {
+#pragma unroll
+        for (int i = 0; i < HELD; ++i) {
+            const int k = held.element(together, i);
+            if (k < all.width) {
+                gpu_store<T, 8>(static_cast<T *>(to) + static_cast<int64_t>(row) * all.width, k,
+                                held.at[i]);
+            }
+        }
+        return;
+    }
+    const auto coder = cuda_coder_of<CODES == BERTH_DTYPE_I8>(all, together, held);
+    uint8_t *codes = static_cast<uint8_t *>(to) + static_cast<int64_t>(row) * all.width;
+#pragma unroll
+    for (int i = 0; i < HELD; ++i) {
+        const int k = held.element(together, i);
+        if (k < all.width) {
+            *reinterpret_cast<uint2 *>(codes + k) = coder.codes(held.at[i]);
+        }
+    }
+    if (threadIdx.x == 0 && !all.scale) {
+        scales[row] = coder.scale;
+    }
+}
+
+template <typename T, berth_dtype CODES>
+berth_status start_codes(const gpu_op *op, const cuda_before &all, void *to, float *scales) {
+    // Few rows: as many threads as eights. Many: as few as can keep the row, so that more rows are
+    // on their way at once.
+    const int eights = all.width / 8;
+    const unsigned wanted =
+        gpu_ceil(all.rows < FEW_ROWS ? eights : gpu_ceil(eights, HELD), 32) * 32;
+    const gpu_grid grid = {dim3(static_cast<unsigned>(all.rows)),
+                           dim3(wanted < MAX_THREADS ? wanted : MAX_THREADS), 0};
+    const char *name = "what is before a product";
+    return all.step == CUDA_NORM
+               ? gpu_run(op, name, grid, before_kernel<T, CODES, CUDA_NORM>, all, to, scales)
+           : all.step == CUDA_SILU
+               ? gpu_run(op, name, grid, before_kernel<T, CODES, CUDA_SILU>, all, to, scales)
+               : gpu_run(op, name, grid, before_kernel<T, CODES, CUDA_AS_IS>, all, to, scales);
+}
+
+template <typename T>
+berth_status start(const gpu_op *op, const cuda_before &all, void *to, float *scales) {
+    return all.codes == BERTH_DTYPE_NONE ? start_codes<T, BERTH_DTYPE_NONE>(op, all, to, scales)
+           : all.codes == BERTH_DTYPE_I8
+               ? start_codes<T, BERTH_DTYPE_I8>(op, all, to, scales)
+               : start_codes<T, BERTH_DTYPE_F8_E4M3FN>(op, all, to, scales);
+}
+
+} // namespace
+
+berth_status cuda_run_before(const gpu_op *op, const cuda_before &all, berth_dtype x, void *to,
+                             float *scales) {
+    return x == BERTH_DTYPE_BF16 ? start<gpu_bf16>(op, all, to, scales)
+                                 : start<gpu_f16>(op, all, to, scales);
+}
