@@ -559,6 +559,7 @@ void time_attention(const attention_case &c) {
 // One of the kernels that only move rows. `bytes`: what it must read and write.
 void time_rows(const berth_op_impl *impl, const char *name, int64_t tokens) {
     constexpr int64_t HIDDEN = 4096;
+    constexpr size_t INPUTS = 6; // of rotary_embedding; the others have fewer
     const bool is_norm = impl == &berth_kernel_rms_norm;
     const bool is_rope = impl == &berth_kernel_rotary_embedding;
     const size_t copies = 1 + BEYOND_CACHE / (size_t)(tokens * HIDDEN * 2);
@@ -586,6 +587,7 @@ void time_rows(const berth_op_impl *impl, const char *name, int64_t tokens) {
         s.number("eps", BERTH_ATTRIBUTE_F64, 0, 1e-5, nullptr);
         s.number("var_hidden_size", BERTH_ATTRIBUTE_NONE, 0, 0, nullptr);
     }
+    s.types.resize(INPUTS); // the rest is absent
     void *self = nullptr;
     must(impl->create(s.finish(tokens, tokens), &device, &self) == BERTH_OK, name);
     // `count` tokens of copy `run` from token `first` on, to `out`.
@@ -593,7 +595,7 @@ void time_rows(const berth_op_impl *impl, const char *name, int64_t tokens) {
         tensor x, y, own_positions;
         const int64_t width = is_norm || is_rope ? HIDDEN : 7 * HIDDEN;
         char *in = from + run % copies * bytes + (size_t)(first * width * 2);
-        const berth_tensor *inputs[4] = {&x.at, nullptr, &weight.at, nullptr};
+        const berth_tensor *inputs[INPUTS] = {&x.at, nullptr, &weight.at};
         if (is_rope) {
             describe(&own_positions, static_cast<int32_t *>(positions.at.data) + first,
                      BERTH_DTYPE_I32, {count});
