@@ -626,7 +626,7 @@ int main(int count, char **arguments) {
     time_attention({1, 1, 8192, HEADS, 8, WIDTH, 0, true});
     time_attention({64, 1, 8192, HEADS, 8, WIDTH, 0, true});
     time_attention({1, 8192, 8192, HEADS, 8, WIDTH, 0, true});
-    for (int64_t tokens : {1, 64, 65536}) {
+    for (int64_t tokens : {1, 64, 256, 65536}) {
         time_rows(&berth_kernel_rms_norm, "rms_norm", tokens);
         time_rows(&berth_kernel_silu_and_mul, "silu_and_mul", tokens);
         time_rows(&berth_kernel_rotary_embedding, "rotary_embedding", tokens);
