@@ -29,6 +29,7 @@ static const fused_model models[] = {
     {"tests/data/quant/ct-int8-static-asym",   6, 3, 3},
     {"tests/data/quant/fp8-kv",                6, 3, 3},
     {"tests/data/quant/gptq-4bit-act",         6, 3, 0},
+    {"tests/data/quant/moe-fp8",               4, 1, 3}, // two layers of experts
     {"tests/data/quant/hf-fp8-block-deepseek", 0, 0, 0},
 };
 
