@@ -14,15 +14,18 @@ typedef struct exception {
 } exception;
 
 static const exception exceptions[] = {
-    {"all_gather",     "a world of one: a copy, which the reference makes"      },
-    {"all_reduce",     "a world of one: a copy, which the reference makes"      },
-    {"broadcast",      "a world of one: a copy, which the reference makes"      },
-    {"gather",         "a world of one: a copy, which the reference makes"      },
-    {"recv",           "a world of one: nobody sends"                           },
-    {"reduce_scatter", "a world of one: a copy, which the reference makes"      },
-    {"rel_pos_attn",   "an encoder of images runs it once a picture, no decoder"},
-    {"sample",         "on the host the worker draws by itself"                 },
-    {"send",           "a world of one: nobody receives"                        },
+    {"all_gather",          "a world of one: a copy, which the reference makes"      },
+    {"all_reduce",          "a world of one: a copy, which the reference makes"      },
+    {"broadcast",           "a world of one: a copy, which the reference makes"      },
+    {"fused_linear",        "what one kernel runs where starting one has a price"    },
+    {"fused_packed_linear", "what one kernel runs where starting one has a price"    },
+    {"fused_scaled_linear", "what one kernel runs where starting one has a price"    },
+    {"gather",              "a world of one: a copy, which the reference makes"      },
+    {"recv",                "a world of one: nobody sends"                           },
+    {"reduce_scatter",      "a world of one: a copy, which the reference makes"      },
+    {"rel_pos_attn",        "an encoder of images runs it once a picture, no decoder"},
+    {"sample",              "on the host the worker draws by itself"                 },
+    {"send",                "a world of one: nobody receives"                        },
 };
 
 static const exception *find_exception(const char *op) {
