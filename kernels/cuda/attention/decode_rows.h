@@ -226,7 +226,8 @@ __device__ void store_new(const gpu_attention_call &call, const source<T, C> &fr
         *reinterpret_cast<uint4 *>(static_cast<C *>(call.key_cache) + to) =
             fresh_piece(from.rows[0], from.scales[0], piece);
     }
-    if (threadIdx.y == 1 && piece < PIECES<C, WIDTH>) {
+    // Why not warp 1: a block may have one warp.
+    if (static_cast<int>(threadIdx.y) == warps() - 1 && piece < PIECES<C, WIDTH>) {
         *reinterpret_cast<uint4 *>(static_cast<C *>(call.value_cache) + to) =
             fresh_piece(from.rows[1], from.scales[1], piece);
     }
