@@ -45,6 +45,7 @@ struct berth_config {
     bool fuse_norm_linear;      // passes, by the keys that are their flags
     bool fuse_act_linear;
     bool fuse_quant_linear;
+    bool fuse_rope_kvcache;
     berth_option_list fallback_ops;    // ops that may be bounced without --allow-fallback
     int64_t threads;                   // 0: all cores of the affinity mask
     int64_t compilation_mode;          // 0 .. 3

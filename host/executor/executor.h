@@ -47,6 +47,7 @@ typedef struct berth_site_record {
     const char *degraded;  // op library that failed, and why: the site goes without; NULL: none
     const char *pass;      // that made the site, NULL: the model has it
     bool is_override;
+    bool is_backend; // an attention backend, which lays out the cache
     bool is_enabled; // custom_ops
     bool is_native;
     bool

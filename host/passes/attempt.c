@@ -200,9 +200,11 @@ static berth_status ask(const berth_attempt *attempt, const berth_graph *graph, 
 }
 
 // The matched site as it would run without the pass. Why an override counts more than a fused op:
-// a plugin that replaces an op means that op, wherever it is.
+// a plugin that replaces an op means that op, wherever it is. An attention backend has a cache laid
+// out as no other op reads it.
 static bool yields(const berth_site_record *matched, const char *plugin) {
-    return matched->is_enabled && (!matched->is_override || strcmp(matched->plugin, plugin) == 0);
+    return matched->is_enabled && !matched->is_backend &&
+           (!matched->is_override || strcmp(matched->plugin, plugin) == 0);
 }
 
 // Whether the platform has an implementation of the op at that site, and those of the matched nodes

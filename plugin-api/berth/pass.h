@@ -11,7 +11,8 @@
 //   no match       it returned BERTH_NOT_FOUND; a value that somebody else uses was not replaced;
 //                  no implementation of the platform would run an op that it emitted, for
 //                  references do not count; custom_ops switches one of the matched ops off, or an
-//                  override of another plugin runs it; there is no place in the order of the graph
+//                  override of another plugin or an attention backend runs it; there is no place
+//                  in the order of the graph
 //   a wrong pass   a replacement of another type, an op that is not there, a state that is changed
 //                  in another order: the model is refused, naming pass and node
 //

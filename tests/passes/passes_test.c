@@ -39,6 +39,7 @@ static berth_status add_fused(const berth_host *host, berth_registrar *registrar
         FUSED("fused_linear"),
         FUSED("fused_packed_linear"),
         FUSED("fused_scaled_linear"),
+        FUSED("rotary_attention"),
     };
     (void)host;
     berth_status status = BERTH_OK;

@@ -64,7 +64,24 @@ static const berth_op gather_up = {
     .infer = infer_blend,
     .reference = never,
 };
-static const berth_op *const fused_ops[] = {&blend, &gather_up};
+// attend(x; key_cache, value_cache) {factor}: paged_attention of one value.
+static const berth_op_argument *const caches[] = {BERTH_INPUT("key_cache"),
+                                                  BERTH_INPUT("value_cache")};
+static const berth_op attend = {
+    .size = sizeof(berth_op),
+    .name = "attend",
+    .class_name = "Attend",
+    .revision = 1,
+    .inputs = blend_inputs,
+    .input_count = 1,
+    .states = caches,
+    .state_count = BERTH_COUNT(caches),
+    .attributes = blend_attributes,
+    .attribute_count = 1,
+    .infer = infer_blend,
+    .reference = never,
+};
+static const berth_op *const fused_ops[] = {&blend, &gather_up, &attend};
 
 // What `supports` says: no to the layer named here.
 static const char *refused_layer = "";
@@ -82,8 +99,8 @@ static const char *const cpu_only[] = {"cpu"};
         .size = sizeof(berth_op_impl), .op = (op_id), .name = "fused", .dispatch_key = "cpu",      \
         .revision = 1, .supports = supports, .forward = test_host_forward                          \
     }
-static const berth_op_impl fused_impls[] = {FUSED("blend"), FUSED("gather_up"),
-                                            FUSED("accumulate")};
+static const berth_op_impl fused_impls[] = {FUSED("blend"), FUSED("gather_up"), FUSED("accumulate"),
+                                            FUSED("attend")};
 static const berth_op_impl norm_override = {
     .size = sizeof(berth_op_impl),
     .op = "norm",
@@ -391,6 +408,66 @@ TEST(passes_fuse_what_the_same_plugin_overrides) {
         CONTENT(good_passes, WITH_IMPLS, .overrides = &norm_override, .override_count = 1);
     // Of another plugin's override: tests/integration/passes_test.c.
     check_with(&content, "fake-host", "all", blended);
+}
+
+// ---- attention ----------------------------------------------------------------------------------
+
+static const berth_pass_node *const attention[] = {BERTH_PASS_FIRST("paged_attention")};
+
+static berth_status fuse_attention(const berth_pass_match *match, berth_builder *builder) {
+    const berth_value y = BERTH_EMIT(builder, "attend", .prefix = match->sites[0]->layer,
+                                     BERTH_INPUTS(berth_pass_value(match, 0, "query")),
+                                     BERTH_ATTRIBUTES(BERTH_F64("factor", 2)));
+    match->replace(match, match->outputs[0][0], y);
+    return BERTH_OK;
+}
+static const berth_pass_pattern *const attending[] = {
+    BERTH_PASS_PATTERN(attention, fuse_attention)};
+static const berth_pass fuse_attend = PASS("fuse_attend", 10, attending);
+static const berth_pass *const attention_passes[] = {&fuse_attend};
+
+static berth_status get_backend(void *self, const berth_attention_query *query,
+                                const berth_attention_backend **out) {
+    static const berth_op_impl impl = {
+        .size = sizeof(impl),
+        .op = "paged_attention",
+        .name = "flash-impl",
+        .revision = 1,
+        .forward = test_host_forward,
+    };
+    static const berth_attention_backend backend = {
+        .size = sizeof(backend), .name = "flash", .impl = &impl};
+    (void)self, (void)query;
+    *out = &backend;
+    return BERTH_OK;
+}
+
+#define ATTENTION_ROOTS                                                                            \
+    ROOTS "  %4 = reshape %3 : f32[s0, 2, 4]\n"                                                    \
+          "  %5 = state \"attn\" 0 : f32[4, 2, 4]\n"                                               \
+          "  %6 = state \"attn\" 1 : f32[4, 2, 4]\n"
+
+static void check_attention(const test_content *content, const char *after) {
+    test_plan it;
+    test_plan_open(&it, content, "fake-host");
+    test_plan_cache(&it, "attn", 2, 4);
+    check_passes(&it,
+                 ATTENTION_ROOTS "  %7, %8', %9' = paged_attention(%4, %4, %4; %5, %6) "
+                                 "{scale = 2.0} @\"attn\" : f32[s0, 2, 4]\n"
+                                 "  output y = %7\n}\n",
+                 after);
+    test_plan_close(&it);
+}
+
+TEST(passes_leave_what_an_attention_backend_runs) {
+    static const test_content without = CONTENT(attention_passes, WITH_IMPLS);
+    static const test_content with =
+        CONTENT(attention_passes, WITH_IMPLS, .get_attn_backend = get_backend);
+    check_attention(&without, ATTENTION_ROOTS
+                    "  %7, %8', %9' = attend(%4; %5, %6) {factor = 2.0} @\"attn\" : "
+                    "f32[s0, 2, 4]\n"
+                    "  output y = %7\n}\n");
+    check_attention(&with, NULL);
 }
 
 TEST(passes_are_switched_off_by_name) {
