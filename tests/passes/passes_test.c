@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every pass of core-passes on the graphs of tests/passes/<pass>.txt: "before" a graph, "after" the
 // graph that it must become, the other passes being off; or "same". The ops are the real ones, and
-// a platform without a device has the fused ones.
+// a platform without a device has them all.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +19,9 @@
 #define MAX_TOKENS 8
 
 extern const berth_pass *const berth_core_passes[]; // ends with NULL
+extern const berth_op *const berth_native_ops[];    // likewise
 
-// ---- a platform with the fused ops --------------------------------------------------------------
+// ---- a platform with all ops --------------------------------------------------------------------
 
 static berth_status forward(void *self, const berth_op_args *args) {
     return ((const berth_op_site *)self)->op->reference(self, args);
@@ -28,23 +29,21 @@ static berth_status forward(void *self, const berth_op_args *args) {
 
 static const char *const on_host[] = {"host"};
 
-#define FUSED(op_id)                                                                               \
-    {                                                                                              \
-        .size = sizeof(berth_op_impl), .op = (op_id), .name = "test_" op_id, .revision = 1,        \
-        .forward = forward, .device_types = on_host, .device_type_count = 1                        \
-    }
-
-static berth_status add_fused(const berth_host *host, berth_registrar *registrar) {
-    static const berth_op_impl impls[] = {
-        FUSED("fused_linear"),
-        FUSED("fused_packed_linear"),
-        FUSED("fused_scaled_linear"),
-        FUSED("rotary_attention"),
-    };
-    (void)host;
+// Every op, so that a pass that brings one changes nothing here. References run them.
+static berth_status add_all(const berth_host *host, berth_registrar *registrar) {
     berth_status status = BERTH_OK;
-    for (size_t i = 0; i < BERTH_COUNT(impls) && status == BERTH_OK; ++i) {
-        status = registrar->add_op_override(registrar, &impls[i], 0);
+    (void)host;
+    for (const berth_op *const *op = berth_native_ops; *op != NULL && status == BERTH_OK; ++op) {
+        const berth_op_impl impl = {
+            .size = sizeof impl,
+            .op = (*op)->name,
+            .name = "test",
+            .revision = (*op)->revision,
+            .forward = forward,
+            .device_types = on_host,
+            .device_type_count = 1,
+        };
+        status = registrar->add_op_override(registrar, &impl, 0);
     }
     return status;
 }
@@ -53,7 +52,7 @@ static const berth_entry_point entry = {
     .size = sizeof(berth_entry_point),
     .group = BERTH_GROUP_GENERAL,
     .name = "fused",
-    .register_plugin = add_fused,
+    .register_plugin = add_all,
 };
 static const berth_entry_point *const entries[] = {&entry};
 static const berth_plugin fused_plugin = {
