@@ -73,6 +73,18 @@ static berth_value emit_linear(berth_op_graph *graph, const berth_value *x, bert
     CODES("packed_linear", "u8", rows, n, k,                                                       \
           "x=x[T," #k "] weight=u8[" #n "," #k "]<256 weight_scale=bf16[" #n                       \
           ",1](0.01,0.02) code=u8 group_shape=1,-1")
+// With what passes put before a product of a decode step.
+#define BEHIND_NORM(k) "x=x[T," #k "] norm_weight=bf16[" #k "] prologue=rms_norm "
+#define FUSED(rows, n, k)                                                                          \
+    CODES("fused_linear", "norm", rows, n, k, BEHIND_NORM(k) "weight=bf16[" #n "," #k "]")
+#define FUSED_FP8(rows, n, k)                                                                      \
+    CODES("fused_scaled_linear", "norm-fp8", rows, n, k,                                           \
+          BEHIND_NORM(k) "weight=f8_e4m3fn[" #n "," #k "]<100 weight_scale=bf16[" #n               \
+                         ",1](0.01,0.02) input_group_shape=1,-1 group_shape=1,-1 dtype=f32")
+#define FUSED_FOUR_BITS(rows, n, k, half, group, groups)                                           \
+    CODES("fused_packed_linear", "norm-u4g" #group, rows, n, k,                                    \
+          BEHIND_NORM(k) "weight=u8[" #n "," #half "]<256 weight_scale=bf16[" #n "," #groups       \
+                         "](0.01,0.02) code=u4 group_shape=1," #group)
 // At the widths of a model of 1.1 billion and of one of 8.
 #define AT_WIDTHS(of) of(1, 2048, 2048), of(1, 14336, 4096), of(8, 14336, 4096), of(512, 4096, 4096)
 
@@ -94,6 +106,9 @@ static const berth_op_case cases[] = {
     INT8(512, 14336, 4096),
     INT8(512, 4096, 14336),
     AT_WIDTHS(FP8),
+    FUSED(1, 14336, 4096),
+    FUSED_FP8(1, 14336, 4096),
+    FUSED_FOUR_BITS(1, 14336, 4096, 2048, 128, 32),
     FOUR_BITS(1, 2048, 2048, 1024, 32, 64),
     FOUR_BITS(1, 14336, 4096, 2048, 32, 128),
     FOUR_BITS(1, 2048, 2048, 1024, 128, 16),

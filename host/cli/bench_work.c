@@ -35,10 +35,20 @@ static uint64_t read_weights(const berth_graph *graph) {
     return bytes;
 }
 
+// An op by its id, or one that passes make of it and of what goes before it.
+static bool is_op(const berth_graph_node *node, const char *name) {
+    static const char fused[] = "fused_";
+    if (node->kind != BERTH_NODE_OP) {
+        return false;
+    }
+    const char *id = node->op->op.name;
+    return strcmp(id, name) == 0 ||
+           (strncmp(id, fused, sizeof fused - 1) == 0 && strcmp(id + sizeof fused - 1, name) == 0);
+}
+
 static bool has_op(const berth_graph *graph, const char *name) {
     for (size_t i = 0; i < graph->node_count; ++i) {
-        const berth_graph_node *node = &graph->nodes[i];
-        if (node->kind == BERTH_NODE_OP && strcmp(node->op->op.name, name) == 0) {
+        if (is_op(&graph->nodes[i], name)) {
             return true;
         }
     }
@@ -78,7 +88,7 @@ static berth_status read_products(const berth_graph *graph, berth_arena *arena,
     }
     for (size_t i = 0; i < graph->node_count; ++i) {
         const berth_graph_node *node = &graph->nodes[i];
-        if (node->kind == BERTH_NODE_OP && strcmp(node->op->op.name, "linear") == 0) {
+        if (is_op(node, "linear")) {
             const berth_work_product product = product_of(graph, node);
             add_product(out, product);
             out->width = product.in;

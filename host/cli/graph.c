@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `berth graph`: the graph that a checkpoint becomes. No device is touched and no weight is read;
-// a platform's ops are known where there is a platform.
+// `berth graph`: the graph that a checkpoint becomes. No weight is read, and without --passes no
+// device is touched; a platform's ops are known where there is a platform.
 #include "graph/graph.h"
 #include "cli/cli_private.h"
 #include "model/model.h"
@@ -33,9 +33,30 @@ static void print(berth_session *session, const berth_model_build *build) {
     }
 }
 
+// As the worker of the platform plans it, which depends on what the platform can run.
+static berth_status run_after_passes(berth_session *session) {
+    berth_model_build *build = NULL;
+    BERTH_TRY(berth_session_failure(session));
+    session->stage = BERTH_STAGE_CHECKPOINT;
+    const berth_status status = berth_worker_build_model(session->worker, &build);
+    if (status == BERTH_OK) {
+        print(session, build);
+    }
+    berth_model_destroy(build);
+    return status;
+}
+
+static berth_status prepare(berth_session *session) {
+    session->needs = session->config.is_after_passes ? BERTH_STAGE_WORKER : session->needs;
+    return BERTH_OK;
+}
+
 static berth_status run(berth_session *session) {
     berth_checkpoint *checkpoint = NULL;
     berth_model_build *build = NULL;
+    if (session->config.is_after_passes) {
+        return run_after_passes(session);
+    }
     session->stage = BERTH_STAGE_CHECKPOINT;
     BERTH_TRY(berth_checkpoint_open(session->config.model, &checkpoint));
     berth_status status = berth_model_create(session->registry, &session->config, checkpoint,
@@ -52,9 +73,11 @@ const berth_command berth_command_graph = {
     .name = "graph",
     .arguments = "",
     .help = "print the graph of a checkpoint",
-    .details = "--json prints {architecture, quantization, nodes, weights, text}.",
+    .details = "Without --passes no device is touched, and activations are float32.\n"
+               "--json prints {architecture, quantization, nodes, weights, text}.",
     .bit = BERTH_COMMAND_GRAPH,
     .needs = BERTH_STAGE_TABLES,
     .flags = BERTH_CLI_MODEL | BERTH_CLI_ANY_PLATFORM,
+    .prepare = prepare,
     .run = run,
 };

@@ -57,6 +57,12 @@ static void visit_contributions(const berth_registry *registry, const berth_cand
             visit(context, "quantization", entry->config.name, NULL);
         }
     }
+    for (size_t i = 0; i < berth_registry_pass_count(registry); ++i) {
+        const berth_pass_entry *entry = berth_registry_pass_at(registry, i);
+        if (is_of(entry->owner, candidate)) {
+            visit(context, "pass", entry->pass.name, entry->pass.flag);
+        }
+    }
 }
 
 // ---- output -------------------------------------------------------------------------------------

@@ -210,6 +210,7 @@ static void put_site(berth_json_writer *json, const explanation *of,
     berth_cli_put(json, "runner_up", site->runner_up);
     berth_cli_put(json, "library", site->library);
     berth_cli_put(json, "degraded", site->degraded);
+    berth_cli_put(json, "pass", site->pass);
     berth_cli_put_bool(json, "is_enabled", site->is_enabled);
     berth_cli_put_bool(json, "is_bounced", site->is_bounced);
     berth_json_end_object(json);
@@ -241,6 +242,14 @@ static void explain_json(berth_session *session, const explanation *of) {
     berth_session_json_end(session);
 }
 
+// Why this implementation runs the site, and which pass made it.
+static const char *reason(berth_session *session, const berth_site_record *site) {
+    const char *text = site->pass ? berth_arena_printf(session->arena, "%s; made by pass %s",
+                                                       site->reason, site->pass)
+                                  : site->reason;
+    return text ? text : site->reason;
+}
+
 static berth_status explain_table(berth_session *session, const explanation *of) {
     static const char *const headings[] = {"op",     "layer",   "runs",     "how",
                                            "plugin", "version", "reason",   "runner-up",
@@ -258,7 +267,7 @@ static berth_status explain_table(berth_session *session, const explanation *of)
             how(site),
             site->plugin,
             site->version,
-            site->reason,
+            reason(session, site),
             site->runner_up,
             scheme ? scheme->scheme : NULL,
             scheme ? scheme->method : NULL,
@@ -327,9 +336,12 @@ const berth_command berth_command_ops_explain = {
         "OP is an id or a class name; linear is whatever schemes make of linear layers.\n"
         "--json prints {sites, enabled, disabled, notes}; a site is {op, layer, scheme,\n"
         "scheme_plugin, method, implementation, how, plugin, version, reason, runner_up, library,\n"
-        "degraded, is_enabled, is_bounced}. Scheme, its plugin and method are null where the site\n"
+        "degraded, pass, is_enabled, is_bounced}. Scheme, its plugin and method are null where the "
+        "site\n"
         "is of no linear layer; library is the op library that the implementation comes from,\n"
-        "degraded one that failed, and why, so that the site goes without; else both are null.",
+        "degraded one that failed, and why, so that the site goes without; else both are null. "
+        "pass\n"
+        "is the pass that made the site, null where the model has it.",
     .bit = BERTH_COMMAND_OPS,
     .max_arguments = 1,
     .needs = BERTH_STAGE_MODEL,

@@ -29,8 +29,11 @@ static const char *const type_names[] = {
 // What decides which plugins there are and what they may do is the user's alone. Why allow_fallback
 // is among them: a platform that could allow it for itself would bring back the silent fallback.
 static const char *const protected_keys[] = {
-    "model",          "platform",     "plugin_dirs", "plugin_files", "plugins",
-    "allow_fallback", "fallback_ops", "log",         "cache_dir",
+    "model",        "platform",
+    "plugin_dirs",  "plugin_files",
+    "plugins",      "allow_fallback",
+    "fallback_ops", "log",
+    "cache_dir",    BERTH_CONFIG_PASS_KEYS "disabled",
 };
 
 static berth_status find_row(const char *path, const berth_option **out_row) {

@@ -40,24 +40,29 @@ struct berth_config {
     int32_t dtype; // index into berth_config_dtypes: auto, float32, bfloat16, float16
     berth_option_list custom_ops; // items: all, none, +op, -op
     bool allow_fallback;
-    bool enforce_eager;              // no step is recorded
-    bool enable_prefix_caching;      // KV blocks are used again for prompts that begin alike
-    berth_option_list fallback_ops;  // ops that may be bounced without --allow-fallback
-    int64_t threads;                 // 0: all cores of the affinity mask
-    int64_t compilation_mode;        // 0 .. 3
-    const char *compilation_backend; // "eager" or "inductor"
-    int32_t capture_mode;            // berth_capture_mode
-    berth_option_list capture_sizes; // of recorded steps; items NULL: the usual ones
-    int64_t max_capture_size;        // the largest of them, -1: as large as is useful
-    const char *quantization;        // NULL: from the checkpoint
-    berth_option_list quant_ignore;  // modules that schemes at load leave as they are
-    int32_t kv_cache_dtype;          // index into berth_config_kv_dtypes; 0: auto
-    int64_t max_model_len;           // 0: the model's
-    int64_t block_size;              // tokens per KV block
-    int64_t kv_cache_blocks;         // 0: from the free memory
-    double memory_utilization;       // share of the device memory that may be used
-    int64_t max_num_seqs;            // sequences in one step
-    int64_t max_num_batched_tokens;  // tokens in one step
+    bool enforce_eager;         // no step is recorded
+    bool enable_prefix_caching; // KV blocks are used again for prompts that begin alike
+    bool fuse_norm_linear;      // passes, by the keys that are their flags
+    bool fuse_act_linear;
+    bool fuse_quant_linear;
+    bool fuse_rope_kvcache;
+    berth_option_list fallback_ops;    // ops that may be bounced without --allow-fallback
+    int64_t threads;                   // 0: all cores of the affinity mask
+    int64_t compilation_mode;          // 0 .. 3
+    const char *compilation_backend;   // "eager" or "inductor"
+    int32_t capture_mode;              // berth_capture_mode
+    berth_option_list capture_sizes;   // of recorded steps; items NULL: the usual ones
+    int64_t max_capture_size;          // the largest of them, -1: as large as is useful
+    berth_option_list disabled_passes; // by name
+    const char *quantization;          // NULL: from the checkpoint
+    berth_option_list quant_ignore;    // modules that schemes at load leave as they are
+    int32_t kv_cache_dtype;            // index into berth_config_kv_dtypes; 0: auto
+    int64_t max_model_len;             // 0: the model's
+    int64_t block_size;                // tokens per KV block
+    int64_t kv_cache_blocks;           // 0: from the free memory
+    double memory_utilization;         // share of the device memory that may be used
+    int64_t max_num_seqs;              // sequences in one step
+    int64_t max_num_batched_tokens;    // tokens in one step
     const char *cache_dir;   // NULL: the user's usual one, "": none (berth_config_cache_dir)
     int64_t max_logits_rows; // rows of a step whose logits are wanted; 0: one per sequence
 
@@ -80,12 +85,13 @@ struct berth_config {
     const char *golden;
     const char *loss;
     int64_t chunk;
-    bool is_special;  // tokenize --special
-    bool is_ids;      // tokenize --ids
-    bool is_template; // tokenize --template
-    bool is_chat;     // run --chat
-    bool is_static;   // plugins list --static
-    bool is_dot;      // graph --dot
+    bool is_special;      // tokenize --special
+    bool is_ids;          // tokenize --ids
+    bool is_template;     // tokenize --template
+    bool is_chat;         // run --chat
+    bool is_static;       // plugins list --static
+    bool is_dot;          // graph --dot
+    bool is_after_passes; // graph --passes
     bool is_json;
     int32_t log_level;
 
@@ -126,6 +132,9 @@ BERTH_MUST_CHECK berth_status berth_config_set_f64(berth_config *config, const c
                                                    double value);
 BERTH_MUST_CHECK berth_status berth_config_set_str(berth_config *config, const char *path,
                                                    const char *value);
+// A pass's flag stands behind this.
+#define BERTH_CONFIG_PASS_KEYS "compilation.pass_config."
+
 // Around a config hook: who may change things. NULL ends it.
 void berth_config_allow(berth_config *config, const char *plugin);
 

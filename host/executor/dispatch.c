@@ -311,6 +311,7 @@ static berth_status write_record(const contest *in, size_t winner, bool is_enabl
         .library = chosen->library != NULL ? chosen->library->file : NULL,
         .degraded = missed != NULL ? missed->lost : NULL,
         .is_override = chosen->is_override,
+        .is_backend = chosen->is_backend,
         .is_enabled = is_enabled,
         .is_native = is_native(chosen),
         .is_bounced = is_native(chosen) && !in->plan->is_host && !binding->is_wished,

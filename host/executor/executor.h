@@ -45,7 +45,9 @@ typedef struct berth_site_record {
     const char *runner_up; // "name of plugin: reason it lost", "" when there was none
     const char *library;   // op library that it comes from, NULL: the plugin's own
     const char *degraded;  // op library that failed, and why: the site goes without; NULL: none
+    const char *pass;      // that made the site, NULL: the model has it
     bool is_override;
+    bool is_backend; // an attention backend, which lays out the cache
     bool is_enabled; // custom_ops
     bool is_native;
     bool
@@ -56,6 +58,17 @@ typedef struct berth_dispatch_counters {
     uint64_t enabled;
     uint64_t disabled;
 } berth_dispatch_counters;
+
+// The same decisions before there is a plan: who would run a site, for whoever is about to change a
+// graph. The request's graph is not looked at. A record lives as long as the dispatcher.
+typedef struct berth_dispatcher berth_dispatcher;
+BERTH_MUST_CHECK berth_status berth_dispatcher_create(const berth_plan_request *request,
+                                                      berth_dispatcher **out_dispatcher);
+BERTH_MUST_CHECK berth_status berth_dispatcher_ask(berth_dispatcher *dispatcher,
+                                                   const berth_op_entry *op,
+                                                   const berth_op_site *site,
+                                                   const berth_site_record **out_record);
+void berth_dispatcher_destroy(berth_dispatcher *dispatcher); // takes NULL
 
 // Binds and plans; nothing is loaded, no device memory is taken. Without --allow-fallback a bounced
 // op that fallback_ops does not list is UNSUPPORTED, naming all of them. "inductor" with mode > 0

@@ -57,6 +57,7 @@ static berth_status bind_nodes(berth_plan *plan) {
         berth_binding *binding = NULL;
         BERTH_TRY(berth_graph_site(plan->graph, node, host, plan->arena, &site));
         BERTH_TRY(berth_dispatch(plan, node->op, &site, node->is_enforced, &binding));
+        binding->record.pass = node->made_by;
     }
     return BERTH_OK;
 }
@@ -133,7 +134,8 @@ static void make_room(berth_plan *plan) {
     }
 }
 
-static berth_status build(berth_plan *plan) {
+// All that the decisions of dispatch rest on.
+static berth_status begin(berth_plan *plan) {
     const berth_platform_entry *platform = berth_runtime_platform(plan->runtime);
     BERTH_TRY(check_request(&plan->request));
     make_room(plan);
@@ -141,7 +143,10 @@ static berth_status build(berth_plan *plan) {
     BERTH_TRY(berth_custom_ops_parse(
         plan->request.config, platform != NULL ? platform->platform.default_custom_ops : NULL,
         &plan->custom_ops));
-    BERTH_TRY(check_spellings(plan));
+    return check_spellings(plan);
+}
+
+static berth_status build(berth_plan *plan) {
     BERTH_TRY(berth_layout_build(plan));
     BERTH_TRY(bind_nodes(plan));
     BERTH_TRY(berth_place(plan));
@@ -151,7 +156,8 @@ static berth_status build(berth_plan *plan) {
     return berth_plan_write_notes(plan);
 }
 
-berth_status berth_plan_create(const berth_plan_request *request, berth_plan **out_plan) {
+static berth_status create(const berth_plan_request *request,
+                           berth_status (*finish)(berth_plan *plan), berth_plan **out_plan) {
     berth_plan *plan = berth_alloc(sizeof(*plan));
     if (plan == NULL) {
         return BERTH_FAIL(OUT_OF_MEMORY, "no memory for a plan");
@@ -160,13 +166,58 @@ berth_status berth_plan_create(const berth_plan_request *request, berth_plan **o
     plan->graph = request->graph;
     plan->runtime = request->runtime;
     plan->is_host = berth_runtime_is_host(request->runtime);
-    const berth_status status = build(plan);
+    berth_status status = begin(plan);
+    if (status == BERTH_OK && finish != NULL) {
+        status = finish(plan);
+    }
     if (status != BERTH_OK) {
         berth_plan_destroy(plan);
         return status;
     }
     *out_plan = plan;
     return BERTH_OK;
+}
+
+berth_status berth_plan_create(const berth_plan_request *request, berth_plan **out_plan) {
+    return create(request, build, out_plan);
+}
+
+// ---- decisions without a plan -------------------------------------------------------------------
+
+// A plan of bindings alone.
+struct berth_dispatcher {
+    berth_plan *plan;
+};
+
+berth_status berth_dispatcher_create(const berth_plan_request *request,
+                                     berth_dispatcher **out_dispatcher) {
+    berth_plan_request bare = *request;
+    berth_plan *plan = NULL;
+    bare.graph = NULL;
+    BERTH_TRY(create(&bare, NULL, &plan));
+    berth_dispatcher *dispatcher = BERTH_ARENA_NEW(plan->arena, berth_dispatcher);
+    if (dispatcher == NULL) {
+        const berth_status status = berth_arena_exhausted(plan->arena, "dispatch records");
+        berth_plan_destroy(plan);
+        return status;
+    }
+    dispatcher->plan = plan;
+    *out_dispatcher = dispatcher;
+    return BERTH_OK;
+}
+
+berth_status berth_dispatcher_ask(berth_dispatcher *dispatcher, const berth_op_entry *op,
+                                  const berth_op_site *site, const berth_site_record **out_record) {
+    berth_binding *binding = NULL;
+    BERTH_TRY(berth_dispatch(dispatcher->plan, op, site, false, &binding));
+    *out_record = &binding->record;
+    return BERTH_OK;
+}
+
+void berth_dispatcher_destroy(berth_dispatcher *dispatcher) {
+    if (dispatcher != NULL) {
+        berth_plan_destroy(dispatcher->plan);
+    }
 }
 
 // ---- records ------------------------------------------------------------------------------------

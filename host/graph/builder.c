@@ -208,6 +208,14 @@ void berth_graph_output_add(berth_graph_builder *builder, const char *name, bert
     }
 }
 
+void berth_graph_made_by(berth_graph_builder *builder, const char *pass) {
+    builder->made_by = NULL;
+    if (pass != NULL && builder->failed == BERTH_OK) {
+        (void)berth_builder_keep(builder,
+                                 berth_builder_copy_name(builder, pass, &builder->made_by));
+    }
+}
+
 const berth_value_type *berth_graph_type(const berth_graph_builder *builder, berth_value value) {
     const bool is_known = value != BERTH_VALUE_NONE && value < builder->values.count;
     return is_known && builder->failed == BERTH_OK ? &builder->values.data[value].type

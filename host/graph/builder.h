@@ -16,6 +16,7 @@ struct berth_graph_builder {
     berth_map inputs;     // name → value
     berth_map parameters; // name → value
     berth_map states;     // "index layer" → latest version
+    const char *made_by;  // pass whose nodes are being added, NULL: none
     berth_status failed;
     berth_status_report report; // of the first failure
 };

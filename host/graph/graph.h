@@ -70,7 +70,8 @@ typedef struct berth_graph_node {
     size_t state_count;
     const berth_value *outputs;
     size_t output_count;
-    bool is_enforced; // enforce_enable
+    bool is_enforced;    // enforce_enable
+    const char *made_by; // pass, NULL: the model; the text form does not have it
     uint64_t slice_dim;
     int64_t slice_start;
     int64_t slice_length;
@@ -118,6 +119,8 @@ berth_value berth_graph_slice(berth_graph_builder *builder, berth_value value, u
 // The number of elements must be the same for every value of the symbols.
 berth_value berth_graph_reshape(berth_graph_builder *builder, berth_value value,
                                 const berth_dim *dims, uint64_t ndim);
+// Nodes that are added from now on are this pass's, NULL: the model's.
+void berth_graph_made_by(berth_graph_builder *builder, const char *pass);
 void berth_graph_output_add(berth_graph_builder *builder, const char *name, berth_value value);
 const berth_value_type *berth_graph_type(const berth_graph_builder *builder, berth_value value);
 void berth_graph_fail(berth_graph_builder *builder, berth_status status, const char *text);

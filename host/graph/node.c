@@ -127,6 +127,7 @@ static berth_status renew_states(berth_graph_builder *builder, berth_graph_node 
 
 static berth_status add_node(berth_graph_builder *builder, const berth_graph_node *node) {
     BERTH_TRY(berth_array_push(&builder->nodes, *node));
+    builder->nodes.data[builder->nodes.count - 1].made_by = builder->made_by;
     builder->graph.nodes = builder->nodes.data;
     builder->graph.node_count = builder->nodes.count;
     return BERTH_OK;

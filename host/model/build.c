@@ -274,6 +274,48 @@ berth_status berth_model_create(const berth_registry *registry, const berth_conf
     return berth_model_create_of(&request, &scheme, out_build);
 }
 
+// Why the cast: weights are the build's own, and nobody else's to change.
+static void move_weight(const berth_weight *weight, berth_value value) {
+    ((berth_weight *)(uintptr_t)weight)->value = value;
+}
+
+static berth_status find_weight(const berth_model_build *build, const berth_map *parameters,
+                                const berth_weight *weight) {
+    const uint32_t *value = berth_map_find(parameters, berth_str_from(weight->name));
+    if (value == NULL) {
+        return BERTH_FAIL(INTERNAL, "graph '%s' has lost the parameter '%s'", build->graph->name,
+                          weight->name);
+    }
+    move_weight(weight, *value);
+    // What a scheme makes is known to the layer, too.
+    for (size_t i = 0; weight->made_by != NULL && i < weight->made_by->made_count; ++i) {
+        if (strcmp(weight->made_by->made[i]->name, weight->name) == 0) {
+            move_weight(weight->made_by->made[i], *value);
+        }
+    }
+    return BERTH_OK;
+}
+
+berth_status berth_model_adopt(berth_model_build *build, berth_graph *graph) {
+    berth_map parameters = {0};
+    berth_status status = BERTH_OK;
+    berth_graph_destroy(build->graph);
+    build->graph = graph;
+    for (size_t i = 1; i < graph->value_count && status == BERTH_OK; ++i) {
+        const berth_graph_value *value = &graph->values[i];
+        if (value->kind == BERTH_VALUE_PARAMETER) {
+            status = berth_map_add(&parameters, berth_str_from(value->name), (uint32_t)i);
+        }
+    }
+    for (size_t i = 0; i < build->weight_count && status == BERTH_OK; ++i) {
+        if (build->weights[i].value != BERTH_VALUE_NONE) {
+            status = find_weight(build, &parameters, &build->weights[i]);
+        }
+    }
+    berth_map_deinit(&parameters);
+    return status;
+}
+
 void berth_model_destroy(berth_model_build *build) {
     if (build == NULL) {
         return;

@@ -205,6 +205,9 @@ typedef struct berth_layer_request {
 // the result is set. Failures as of berth_model_create. The tensors outlive the result.
 BERTH_MUST_CHECK berth_status berth_layer_create(const berth_layer_request *request,
                                                  berth_model_build **out_build);
+// The build has this graph from now on, and frees its own: one with the same parameters under the
+// same names, whose values have other numbers. INTERNAL names a weight that it lacks.
+BERTH_MUST_CHECK berth_status berth_model_adopt(berth_model_build *build, berth_graph *graph);
 void berth_model_destroy(berth_model_build *build);
 // The resident form of a weight, row-major, where it lies mapped as it is stored; NULL when it has
 // to be made: put together from shards, converted, or aligned.

@@ -9,6 +9,7 @@
 #define MAX_ATTRIBUTES   64
 #define MAX_DEVICE_TYPES 16
 #define MAX_RULES        1024
+#define MAX_PATTERNS     64
 
 // An array of pointers to tables of one kind, as it crosses the boundary.
 typedef struct list {
@@ -193,6 +194,97 @@ berth_status berth_copy_attention(berth_registry *registry, void *entry) {
                    added->backend.name);
     return BERTH_OK;
 }
+
+// ---- passes -------------------------------------------------------------------------------------
+
+static berth_status copy_pattern_node(berth_registry *registry, berth_pass_node *node,
+                                      uint64_t index, bool *is_used) {
+    const list from = {
+        .what = "inputs of a pattern's node",
+        .items = (const void *const *)node->inputs,
+        .count = node->input_count,
+        .limit = BERTH_MAX_INPUTS,
+        .id = BERTH_TABLE_PATTERN_INPUT,
+    };
+    void *const *copies = NULL;
+    BERTH_TRY(copy_list(registry, &from, &copies));
+    node->inputs = (const berth_pass_input *const *)copies;
+    for (uint64_t i = 0; i < node->input_count; ++i) {
+        if (node->inputs[i]->node >= index) {
+            return BERTH_FAIL(INVALID_ARGUMENT,
+                              "node %llu (%s) takes '%s' from node %llu, which must come before it",
+                              (unsigned long long)index, node->op, node->inputs[i]->name,
+                              (unsigned long long)node->inputs[i]->node);
+        }
+        is_used[node->inputs[i]->node] = true;
+    }
+    return BERTH_OK;
+}
+
+static berth_status copy_pattern(berth_registry *registry, berth_pass_pattern *pattern) {
+    const list from = {
+        .what = "nodes of a pattern",
+        .items = (const void *const *)pattern->nodes,
+        .count = pattern->node_count,
+        .limit = BERTH_PASS_NODES,
+        .id = BERTH_TABLE_PATTERN_NODE,
+    };
+    void *const *copies = NULL;
+    bool is_used[BERTH_PASS_NODES] = {false};
+    BERTH_TRY(copy_list(registry, &from, &copies));
+    for (uint64_t i = 0; i < pattern->node_count; ++i) {
+        BERTH_TRY(copy_pattern_node(registry, copies[i], i, is_used));
+    }
+    pattern->nodes = (const berth_pass_node *const *)copies;
+    for (uint64_t i = 0; i + 1 < pattern->node_count; ++i) {
+        if (!is_used[i]) {
+            return BERTH_FAIL(INVALID_ARGUMENT, "node %llu (%s) is no input of a later one",
+                              (unsigned long long)i, pattern->nodes[i]->op);
+        }
+    }
+    return pattern->node_count > 0 ? BERTH_OK
+                                   : BERTH_FAIL(INVALID_ARGUMENT, "a pattern has no nodes");
+}
+
+// A flag is a switch that the user has.
+static berth_status check_flag(const berth_registry *registry, const berth_pass *pass) {
+    const char *key = berth_arena_printf(registry->arena, BERTH_CONFIG_PASS_KEYS "%s", pass->flag);
+    int64_t is_on = 0;
+    if (key == NULL) {
+        return berth_arena_exhausted(registry->arena, "registered tables");
+    }
+    return berth_config_get_i64(registry->config, key, &is_on) == BERTH_OK
+               ? BERTH_OK
+               : BERTH_FAIL(INVALID_ARGUMENT,
+                            "pass '%s' has the flag '%s', but there is no key '%s'; leave it NULL "
+                            "for a pass that only its own name switches off",
+                            pass->name, pass->flag, key);
+}
+
+berth_status berth_copy_pass(berth_registry *registry, void *entry) {
+    berth_pass *pass = &((berth_pass_entry *)entry)->pass;
+    BERTH_TRY(berth_name_check("berth_pass.name", pass->name));
+    const list from = {
+        .what = "patterns",
+        .items = (const void *const *)pass->patterns,
+        .count = pass->pattern_count,
+        .limit = MAX_PATTERNS,
+        .id = BERTH_TABLE_PATTERN,
+    };
+    void *const *copies = NULL;
+    BERTH_TRY_NOTE(copy_list(registry, &from, &copies), "adding pass '%s'", pass->name);
+    for (uint64_t i = 0; i < pass->pattern_count; ++i) {
+        BERTH_TRY_NOTE(copy_pattern(registry, copies[i]), "pattern %llu of pass '%s'",
+                       (unsigned long long)i, pass->name);
+    }
+    pass->patterns = (const berth_pass_pattern *const *)copies;
+    if (pass->pattern_count == 0) {
+        return BERTH_FAIL(INVALID_ARGUMENT, "pass '%s' has no patterns", pass->name);
+    }
+    return pass->flag != NULL ? check_flag(registry, pass) : BERTH_OK;
+}
+
+// ---- platforms ----------------------------------------------------------------------------------
 
 static berth_status copy_behind(berth_table_id id, void *out, const void *given) {
     BERTH_TRY(berth_table_check(id, given, 0));

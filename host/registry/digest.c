@@ -50,6 +50,10 @@ static uint64_t hash_addition(const berth_registry *registry, const berth_additi
     if (added->kind == BERTH_KIND_OP) {
         return hash_op(hash, &((const berth_op_entry *)added->entry)->op);
     }
+    if (added->kind == BERTH_KIND_PASS) {
+        const berth_pass *pass = &((const berth_pass_entry *)added->entry)->pass;
+        return mix(mix(hash, pass->revision), (uint64_t)pass->priority);
+    }
     if (added->kind == BERTH_KIND_IMPL || added->kind == BERTH_KIND_OVERRIDE) {
         return hash_impl(hash, added->entry, registry->additions.data[added->op].name_hash);
     }

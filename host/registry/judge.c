@@ -40,6 +40,7 @@ static const char *const kind_words[] = {
     [BERTH_KIND_QUANT] = "quantization config",
     [BERTH_KIND_MODEL] = "model",
     [BERTH_KIND_ATTENTION] = "attention backend",
+    [BERTH_KIND_PASS] = "pass",
     [BERTH_KIND_PLATFORM] = "platform",
     [BERTH_KIND_IMPL] = "implementation",
     [BERTH_KIND_OVERRIDE] = "override",
@@ -282,8 +283,54 @@ static berth_status judge_claim(judge *self, uint32_t index, berth_addition *op,
     return BERTH_OK;
 }
 
+static bool has_input(const berth_op *op, const char *name) {
+    for (uint64_t i = 0; i < op->input_count; ++i) {
+        if (strcmp(op->inputs[i]->name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// The op that a pattern looks for, and the inputs that it names.
+static void judge_node(judge *self, const berth_addition *added, const berth_pass_node *node) {
+    const berth_registry *registry = self->registry;
+    const uint32_t *found =
+        berth_map_find(&registry->names[BERTH_KIND_OP], berth_str_from(node->op));
+    if (found == NULL) {
+        char buffer[FINDING_BYTES];
+        find(self, RANK_UNKNOWN, added, "pass '%s' looks for the op '%s', which is not there%s",
+             added->name, node->op, suggest(registry, BERTH_KIND_OP, node->op, buffer));
+        return;
+    }
+    const berth_op *op = &((const berth_op_entry *)registry->additions.data[*found].entry)->op;
+    for (uint64_t i = 0; i < node->input_count; ++i) {
+        if (!has_input(op, node->inputs[i]->name)) {
+            find(self, RANK_MISMATCH, added,
+                 "pass '%s' looks for the input '%s' of op '%s', which has none of the name",
+                 added->name, node->inputs[i]->name, op->name);
+        }
+    }
+}
+
+static void judge_pass(judge *self, const berth_addition *added) {
+    const berth_pass *it = &((const berth_pass_entry *)added->entry)->pass;
+    for (uint64_t i = 0; i < it->pattern_count; ++i) {
+        for (uint64_t k = 0; k < it->patterns[i]->node_count; ++k) {
+            const berth_pass_node *node = it->patterns[i]->nodes[k];
+            if (strcmp(node->op, "reshape") != 0 && strcmp(node->op, "slice") != 0) {
+                judge_node(self, added, node);
+            }
+        }
+    }
+}
+
 static berth_status judge_use(judge *self, uint32_t index) {
     berth_addition *added = &self->registry->additions.data[index];
+    if (added->kind == BERTH_KIND_PASS) {
+        judge_pass(self, added);
+        return BERTH_OK;
+    }
     berth_addition *op = resolve_op(self, added);
     if (op == NULL || added->kind == BERTH_KIND_ATTENTION) {
         return BERTH_OK;
@@ -307,7 +354,8 @@ typedef berth_status (*judge_fn)(judge *self, uint32_t index);
 
 static bool is_judged_by(judge_fn step, berth_kind kind) {
     const bool has_name = kind < BERTH_NAMED_KINDS;
-    const bool has_op = kind >= BERTH_KIND_IMPL || kind == BERTH_KIND_ATTENTION;
+    const bool has_op =
+        kind >= BERTH_KIND_IMPL || kind == BERTH_KIND_ATTENTION || kind == BERTH_KIND_PASS;
     return step == judge_name ? has_name : has_op;
 }
 

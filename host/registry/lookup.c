@@ -67,6 +67,14 @@ const berth_attention_entry *berth_registry_attention_at(const berth_registry *r
     return at(registry, BERTH_KIND_ATTENTION, index);
 }
 
+size_t berth_registry_pass_count(const berth_registry *registry) {
+    return registry->listings[BERTH_KIND_PASS].count;
+}
+
+const berth_pass_entry *berth_registry_pass_at(const berth_registry *registry, size_t index) {
+    return at(registry, BERTH_KIND_PASS, index);
+}
+
 size_t berth_registry_platform_count(const berth_registry *registry) {
     return registry->platforms.count;
 }

@@ -34,6 +34,8 @@ static const kind_row kinds[] = {
                               .copy = berth_copy_model),
     [BERTH_KIND_ATTENTION] = KIND(add_attention_backend, ATTENTION, berth_attention_entry,
                                   berth_attention_backend, name, .copy = berth_copy_attention),
+    [BERTH_KIND_PASS] =
+        KIND(add_pass, PASS, berth_pass_entry, berth_pass, name, .copy = berth_copy_pass),
     [BERTH_KIND_PLATFORM] = KIND(add_platform, PLATFORM, berth_platform_entry, berth_platform, name,
                                  .copy = berth_copy_platform),
     [BERTH_KIND_IMPL] =
@@ -171,6 +173,11 @@ static berth_status add_attention_backend(berth_registrar *registrar,
     return add(registrar, BERTH_KIND_ATTENTION, backend, flags, &entry);
 }
 
+static berth_status add_pass(berth_registrar *registrar, const berth_pass *pass, uint64_t flags) {
+    void *entry = NULL;
+    return add(registrar, BERTH_KIND_PASS, pass, flags, &entry);
+}
+
 void berth_registrar_fill(berth_registrar *registrar, berth_registry *registry) {
     *registrar = (berth_registrar){
         .size = sizeof(berth_registrar),
@@ -183,5 +190,6 @@ void berth_registrar_fill(berth_registrar *registrar, berth_registry *registry) 
         .add_quant_config = add_quant_config,
         .add_model = add_model,
         .add_attention_backend = add_attention_backend,
+        .add_pass = add_pass,
     };
 }

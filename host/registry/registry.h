@@ -88,6 +88,10 @@ typedef struct berth_attention_entry {
     berth_op_impl impl;
     const berth_owner *owner;
 } berth_attention_entry;
+typedef struct berth_pass_entry {
+    berth_pass pass; // with the copies of its patterns behind it
+    const berth_owner *owner;
+} berth_pass_entry;
 
 // ---- life ---------------------------------------------------------------------------------------
 
@@ -136,6 +140,8 @@ const berth_quant_entry *berth_registry_quant_at(const berth_registry *registry,
 size_t berth_registry_attention_count(const berth_registry *registry);
 const berth_attention_entry *berth_registry_attention_at(const berth_registry *registry,
                                                          size_t index);
+size_t berth_registry_pass_count(const berth_registry *registry);
+const berth_pass_entry *berth_registry_pass_at(const berth_registry *registry, size_t index);
 size_t berth_registry_platform_count(const berth_registry *registry);
 const berth_platform_entry *berth_registry_platform_at(const berth_registry *registry,
                                                        size_t index);

@@ -35,20 +35,25 @@ typedef enum berth_table_id {
     BERTH_TABLE_RULE,
     BERTH_TABLE_ATTENTION,
     BERTH_TABLE_OP_LIBRARY,
+    BERTH_TABLE_PASS,
+    BERTH_TABLE_PATTERN,
+    BERTH_TABLE_PATTERN_NODE,
+    BERTH_TABLE_PATTERN_INPUT,
 } berth_table_id;
 
-// What can be added. The first five have one name each, which is unique in its table.
+// What can be added. The first six have one name each, which is unique in its table.
 typedef enum berth_kind {
     BERTH_KIND_OP,
     BERTH_KIND_LAYER,
     BERTH_KIND_QUANT,
     BERTH_KIND_MODEL,
     BERTH_KIND_ATTENTION,
+    BERTH_KIND_PASS,
     BERTH_KIND_PLATFORM,
     BERTH_KIND_IMPL,
     BERTH_KIND_OVERRIDE,
 } berth_kind;
-#define BERTH_NAMED_KINDS (BERTH_KIND_ATTENTION + 1)
+#define BERTH_NAMED_KINDS (BERTH_KIND_PASS + 1)
 #define BERTH_KIND_COUNT  (BERTH_KIND_OVERRIDE + 1)
 
 typedef struct berth_transaction {
@@ -159,6 +164,7 @@ BERTH_MUST_CHECK berth_status berth_copy_op(berth_registry *registry, void *entr
 BERTH_MUST_CHECK berth_status berth_copy_impl(berth_registry *registry, void *entry);
 BERTH_MUST_CHECK berth_status berth_copy_model(berth_registry *registry, void *entry);
 BERTH_MUST_CHECK berth_status berth_copy_attention(berth_registry *registry, void *entry);
+BERTH_MUST_CHECK berth_status berth_copy_pass(berth_registry *registry, void *entry);
 BERTH_MUST_CHECK berth_status berth_copy_platform(berth_registry *registry, void *entry);
 
 // register.c: the slots that plugins call.

@@ -151,11 +151,26 @@ static const berth_slot op_library_slots[] = {
     SLOT(berth_op_library, version, REQUIRED),
 };
 
+static const berth_slot pass_slots[] = {
+    SLOT(berth_pass, name, REQUIRED),
+    SLOT(berth_pass, revision, REQUIRED),
+    SLOT(berth_pass, flag, INHERIT),
+    SLOT(berth_pass, patterns, REQUIRED),
+};
+
+static const berth_slot pattern_slots[] = {
+    SLOT(berth_pass_pattern, nodes, REQUIRED),
+    SLOT(berth_pass_pattern, rewrite, REQUIRED),
+};
+
 // Elements of arrays: what cannot be read without them.
 static const berth_slot argument_slots[] = {SLOT(berth_op_argument, name, REQUIRED)};
 static const berth_slot attribute_slots[] = {SLOT(berth_op_attribute, name, REQUIRED)};
 static const berth_slot value_slots[] = {SLOT(berth_attribute, kind, REQUIRED)};
 static const berth_slot rule_slots[] = {SLOT(berth_weight_rule, from, REQUIRED)};
+
+static const berth_slot pattern_node_slots[] = {SLOT(berth_pass_node, op, REQUIRED)};
+static const berth_slot pattern_input_slots[] = {SLOT(berth_pass_input, name, REQUIRED)};
 
 #define TABLE(type, list)                                                                          \
     { .name = #type, .size = sizeof(type), .slots = (list), .slot_count = BERTH_COUNT(list) }
@@ -180,5 +195,9 @@ const berth_table berth_tables[] = {
     [BERTH_TABLE_RULE] = TABLE(berth_weight_rule, rule_slots),
     [BERTH_TABLE_ATTENTION] = TABLE(berth_attention_backend, attention_slots),
     [BERTH_TABLE_OP_LIBRARY] = TABLE(berth_op_library, op_library_slots),
+    [BERTH_TABLE_PASS] = TABLE(berth_pass, pass_slots),
+    [BERTH_TABLE_PATTERN] = TABLE(berth_pass_pattern, pattern_slots),
+    [BERTH_TABLE_PATTERN_NODE] = TABLE(berth_pass_node, pattern_node_slots),
+    [BERTH_TABLE_PATTERN_INPUT] = TABLE(berth_pass_input, pattern_input_slots),
 };
 const size_t berth_table_count = BERTH_COUNT(berth_tables);

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "passes/passes.h"
 
 // ---- device and model ---------------------------------------------------------------------------
 
@@ -30,29 +31,32 @@ static int64_t max_rows(const berth_config *config) {
                                                           : config->max_num_seqs;
 }
 
+static berth_plan_request plan_request(const berth_default_worker *base,
+                                       const berth_model_build *build) {
+    return (berth_plan_request){
+        .registry = base->registry,
+        .config = base->config,
+        .graph = build->graph,
+        .runtime = base->runtime,
+        .kv_caches = build->kv_caches,
+        .kv_cache_count = build->kv_cache_count,
+        .max_tokens = base->config->max_num_batched_tokens,
+        .max_sequences = max_rows(base->config),
+        .max_seq_len = model_length(base->config, build),
+    };
+}
+
 static berth_status create_plan(berth_default_worker *base) {
     const berth_config *config = base->config;
-    const int64_t length = model_length(config, base->build);
-    if (config->max_model_len > length) {
+    const berth_plan_request request = plan_request(base, base->build);
+    if (config->max_model_len > request.max_seq_len) {
         return BERTH_FAIL(
             INVALID_ARGUMENT,
             "--max-model-len %lld: the model was made for %lld tokens, use at most that",
-            (long long)config->max_model_len, (long long)length);
+            (long long)config->max_model_len, (long long)request.max_seq_len);
     }
-    base->max_model_len = length;
-    return berth_plan_create(
-        &(berth_plan_request){
-            .registry = base->registry,
-            .config = config,
-            .graph = base->build->graph,
-            .runtime = base->runtime,
-            .kv_caches = base->build->kv_caches,
-            .kv_cache_count = base->build->kv_cache_count,
-            .max_tokens = config->max_num_batched_tokens,
-            .max_sequences = max_rows(config),
-            .max_seq_len = length,
-        },
-        &base->plan);
+    base->max_model_len = request.max_seq_len;
+    return berth_plan_create(&request, &base->plan);
 }
 
 static berth_status check_heads(const berth_default_worker *base) {
@@ -90,12 +94,35 @@ berth_status berth_worker_create_build(const berth_default_worker *base,
     return berth_model_create_of(&request, &scheme, out_build);
 }
 
-static berth_status build_from(berth_default_worker *base, const berth_checkpoint *checkpoint) {
+berth_status berth_worker_run_passes(const berth_default_worker *base, berth_model_build *build) {
+    const berth_plan_request request = plan_request(base, build);
+    berth_graph *better = NULL;
+    BERTH_TRY(berth_passes_run(&request, &better));
+    return better != NULL ? berth_model_adopt(build, better) : BERTH_OK;
+}
+
+// The first build for the device decides the type of activations.
+static berth_status begin_build(berth_default_worker *base, const berth_checkpoint *checkpoint,
+                                berth_model_build **out_build) {
     BERTH_TRY(
         berth_platform_verify(base->platform, berth_checkpoint_architecture(checkpoint), NULL));
     base->activation =
         berth_activation_choose(base->config, base->platform, berth_checkpoint_dtype(checkpoint));
-    BERTH_TRY(berth_worker_create_build(base, checkpoint, &base->build));
+    BERTH_TRY(berth_worker_create_build(base, checkpoint, out_build));
+    return berth_worker_run_passes(base, *out_build);
+}
+
+berth_status berth_worker_build_model(berth_worker *worker, berth_model_build **out_build) {
+    berth_default_worker *base = berth_worker_base(worker);
+    berth_checkpoint *checkpoint = NULL;
+    BERTH_TRY(berth_checkpoint_open(base->config->model, &checkpoint));
+    const berth_status status = begin_build(base, checkpoint, out_build);
+    berth_checkpoint_close(checkpoint);
+    return status;
+}
+
+static berth_status build_from(berth_default_worker *base, const berth_checkpoint *checkpoint) {
+    BERTH_TRY(begin_build(base, checkpoint, &base->build));
     BERTH_TRY(check_heads(base));
     BERTH_TRY(create_plan(base));
     BERTH_TRY(berth_worker_load_weights(base, base->build));

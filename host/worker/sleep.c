@@ -52,6 +52,9 @@ static berth_status load_from(berth_default_worker *base, const berth_checkpoint
     berth_model_build *build = NULL;
     berth_status status = berth_worker_create_build(base, checkpoint, &build);
     if (status == BERTH_OK) {
+        status = berth_worker_run_passes(base, build);
+    }
+    if (status == BERTH_OK) {
         status = check_build(base, build);
     }
     if (status == BERTH_OK) {

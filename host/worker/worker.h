@@ -59,6 +59,10 @@ BERTH_MUST_CHECK berth_status berth_worker_wake_up(berth_worker *worker, uint64_
 uint64_t berth_worker_asleep(const berth_worker *worker); // BERTH_SLEEP_*, 0: awake
 BERTH_MUST_CHECK berth_status berth_worker_check_health(berth_worker *worker);
 
+// The model of config->model as the default worker would plan it, after the passes; nothing is
+// loaded. For a worker whose device is bound.
+BERTH_MUST_CHECK berth_status berth_worker_build_model(berth_worker *worker,
+                                                       berth_model_build **out_build);
 // The default worker's plan, for `berth ops explain`, `berth graph` and tests; NULL when another
 // worker replaced load_model without calling the inherited one, or before it.
 const berth_plan *berth_worker_plan(const berth_worker *worker);

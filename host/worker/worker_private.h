@@ -61,6 +61,9 @@ BERTH_MUST_CHECK berth_status berth_activation_check(const berth_config *config,
 BERTH_MUST_CHECK berth_status berth_worker_create_build(const berth_default_worker *base,
                                                         const berth_checkpoint *checkpoint,
                                                         berth_model_build **out_build);
+// Its graph becomes what the passes make of it for the platform; the same for the same checkpoint.
+BERTH_MUST_CHECK berth_status berth_worker_run_passes(const berth_default_worker *base,
+                                                      berth_model_build *build);
 // load.c: every weight of the build into the plan.
 BERTH_MUST_CHECK berth_status berth_worker_load_weights(const berth_default_worker *base,
                                                         const berth_model_build *build);

@@ -44,7 +44,7 @@ static inline void coded_convert(const coded_numbers *all) {
 static inline void coded_to_e4m3(codes_rule rule, coded_numbers of, float *scale) {
     if (rule != CODES_INPUT_STATIC) {
         *scale = berth_f8_scale(
-            berth_vec_largest_of(of.from, BERTH_DTYPE_F32, (berth_span){0, of.count}, NULL));
+            berth_vec_largest_of(of.from, BERTH_DTYPE_F32, (berth_span){0, of.count}));
     }
     of.is_e4m3 = 1;
     of.is_divided = rule == CODES_INPUT_GROUP;

@@ -7,41 +7,48 @@
 
 #include <fp8.h>
 
-// Codes of numbers that round to BERTH_F8_MAX at most, not yet where they belong: the sign at bit
-// 11, the other bits more by VEC_F8_BASE. The last place of a number beside 2^20 times the power of
-// two with which it begins is that of its code, so an addition rounds it.
-#define VEC_F8_BASE (8 * (127 - 6))
-BERTH_INLINE berth_vec_bits vec_f8_words(berth_vec x) {
+// A number beside 2^20 times the power of two with which it begins, at least 2^-6. The last place
+// of such a sum is that of a code, so it is rounded as one, and its lowest bits are 8 to 16, or 0
+// to 8 of a subnormal code. Why 3 more: so much more has them that eight times the sum's exponent,
+// whose bias then is a multiple of 128, can be added.
+BERTH_INLINE berth_vec_bits vec_f8_beside(berth_vec x) {
     const berth_vec power = berth_vec_power(x, 0x1p-6f);
-    const berth_vec beside = berth_vec_fma(power, berth_vec_of(0x1p20f), x);
-    return ((berth_vec_bits)beside & 0x1fu) + ((berth_vec_bits)power >> 20);
+    return (berth_vec_bits)berth_vec_fma(power, berth_vec_of(0x1p20f + 3), x);
 }
 
-// The same of any product or quotient, which is no signalling NaN. A quiet one is bound as what is
-// too large is, and its code is the next one.
-BERTH_INLINE berth_vec_bits vec_f8_words_of_any(berth_vec x) {
+// The number of the code of x, which is not NaN.
+BERTH_INLINE berth_vec vec_f8_near(berth_vec x) {
+    const berth_vec_bits sign = (berth_vec_bits)x & 0x80000000u;
+    const berth_vec bound = berth_vec_bound(x, berth_vec_of(BERTH_F8_MAX));
+    const berth_vec power = berth_vec_power(bound, 0x1p-6f) * berth_vec_of(0x1p20f);
+    return (berth_vec)((berth_vec_bits)((power + bound) - power) | sign);
+}
+
+// Codes of such sums of two vectors, more by VEC_F8_BASE, from their upper and lower halves, the
+// upper ones without the signs. They are too large from VEC_F8_BASE + 127 on, those of infinity are
+// VEC_F8_INFINITY and those of NaN still larger, if what stands at their end does not overflow.
+#define VEC_F8_BASE     (8 * (127 + 20 - 6 - 1 + 4))
+#define VEC_F8_INFINITY (8 * 255)
+BERTH_INLINE berth_vec_words vec_f8_codes(berth_vec_words upper, berth_vec_words lower) {
+    return (upper >> 4) + lower;
+}
+
+typedef uint8_t vec_f8_bytes __attribute__((vector_size(BERTH_LANES * 4)));
+
+BERTH_INLINE berth_vec_words vec_f8_signed(berth_vec_words codes, berth_vec_words upper) {
+    const berth_vec_words sign = upper >> 8; // and what the code is put over
+    return sign ^ ((sign ^ codes) & 0x7f);
+}
+
+// berth_to_f8 of every lane, of any product or quotient, which is no signalling NaN. What is too
+// large is bound, so is a quiet NaN, and its code is the next one.
+BERTH_INLINE berth_vec_bytes vec_to_f8(berth_vec x) {
     const berth_vec same = x; // only a NaN differs from itself
     const berth_vec_bits sign = (berth_vec_bits)x & 0x80000000u;
     const berth_vec_bits bound = (berth_vec_bits)berth_vec_bound(x, berth_vec_of(BERTH_F8_MAX));
-    return vec_f8_words((berth_vec)(bound | sign)) - (berth_vec_bits)(x != same);
-}
-
-// Four vectors of codes.
-BERTH_INLINE berth_vec_bits vec_pack_f8(const berth_vec_bits words[4]) {
-    berth_vec_words halves[2];
-    BERTH_UNROLL
-    for (int i = 0; i < 2; ++i) {
-        const berth_vec_words codes =
-            berth_vec_join(words[2 * i], words[2 * i + 1]) - (uint16_t)VEC_F8_BASE;
-        halves[i] = (codes >> 4 & 0x80) | (codes & 0x7f);
-    }
-    return berth_vec_pack(halves[0], halves[1]);
-}
-
-// berth_to_f8 of every lane.
-BERTH_INLINE berth_vec_bytes vec_to_f8(berth_vec x) {
-    const berth_vec_bits codes = vec_f8_words_of_any(x) - VEC_F8_BASE;
-    return berth_vec_narrow_twice((codes >> 4 & 0x80u) | (codes & 0x7fu));
+    const berth_vec_bits beside = vec_f8_beside((berth_vec)(bound | sign));
+    const berth_vec_bits codes = (beside & 0x3fu) + (beside >> 20) - (berth_vec_bits)(x != same);
+    return berth_vec_narrow_twice((codes & 0x7fu) | (beside >> 24 & 0x80u));
 }
 
 // Codes [first, first + BERTH_LANES) of a row of `count`, of x / scale; x are those numbers of

@@ -13,7 +13,7 @@ BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_norm_kind as, berth
     return berth_norm_weigh(row, as, at, normal) * gate;
 }
 
-static const berth_norm_form form = {.take = berth_norm_x, .give = give};
+static const berth_norm_form form = {.take = berth_norm_x, .give = give, .is_gated = 1};
 
 BERTH_NORM(form, operands)
 

@@ -11,7 +11,8 @@ BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_norm_kind as, berth
 }
 
 static const berth_norm_form alone = {.take = berth_norm_x, .give = give};
-static const berth_norm_form with_residual = {.take = berth_norm_sum, .give = give, .is_summed = 1};
+static const berth_norm_form with_residual = {
+    .take = berth_norm_sum, .give = give, .is_gated = 1, .is_kept = 1, .is_summed = 1};
 
 BERTH_NORM_EITHER(berth_norm_input(in, operands.gate), with_residual, alone, operands)
 

@@ -13,7 +13,8 @@ BERTH_INLINE berth_vec take(const berth_norm_row *row, berth_norm_kind as, berth
     return berth_norm_x(row, as, at) * berth_vec_silu_as(as.dtype, berth_norm_gate(row, as, at));
 }
 
-static const berth_norm_form form = {.take = take, .give = berth_norm_weigh, .is_kept = 1};
+static const berth_norm_form form = {
+    .take = take, .give = berth_norm_weigh, .is_gated = 1, .is_kept = 1};
 
 static void part_of(const void *work, int64_t part, int64_t parts) {
     const berth_norm_job *in = work;

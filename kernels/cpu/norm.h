@@ -12,28 +12,54 @@ BERTH_INLINE int berth_norm_is_fast(berth_norm_kind as) {
     return BERTH_LANES > 4 && as.dtype != BERTH_DTYPE_F16 && as.vectors == as.dtype;
 }
 
-static inline int berth_norm_can_pass(const berth_norm_row *row) {
-    return row->group % BERTH_NORM_STEP == 0 && berth_vec_can_pass(row->y) &&
-           (!row->sum || berth_vec_can_pass(row->sum));
+static inline int berth_norm_rows_can_pass(const berth_rows *rows) {
+    return rows->is_even && berth_vec_can_pass(rows->first) &&
+           rows->step % (int64_t)sizeof(berth_vec) == 0;
+}
+
+static inline int berth_norm_can_pass(const berth_norm_source *of, int64_t group) {
+    return group % BERTH_NORM_STEP == 0 && berth_norm_rows_can_pass(&of->y) &&
+           berth_norm_rows_can_pass(&of->sum);
+}
+
+// Each row is measured while the one before it is written. Why only where there is a gate: without
+// one the row and its weights are what fills the first cache, and two sweeps over it are faster.
+BERTH_INLINE void berth_norm_pass_rows(const berth_norm_source *from, berth_norm_row *any,
+                                       berth_norm_kind as, berth_norm_form form, berth_span rows) {
+    berth_norm_row pair[2] = {*any, *any};
+    berth_norm_row *last = &pair[rows.first % 2];
+    berth_norm_point(last, from, rows.first);
+    berth_norm_measure(last, as, form);
+    for (int64_t i = rows.first + 1; i < rows.end; ++i) {
+        berth_norm_row *row = &pair[i % 2];
+        berth_norm_point(row, from, i);
+        berth_norm_pass(last, row, as, form);
+        last = row;
+    }
+    berth_norm_write(last, as, form);
+    berth_past_end();
 }
 
 BERTH_INLINE void berth_norm_part_as(const berth_norm_job *in, berth_norm_form form,
                                      berth_norm_kind as, int64_t part, int64_t parts) {
     const berth_span rows = berth_share(berth_row_count(in->args->inputs[0]), part, parts);
-    const int is_past = berth_norm_is_fast(as) && in->is_past;
-    berth_norm_kind past = as;
     berth_norm_source from;
     berth_norm_row row;
-    past.is_past = 1;
     if (rows.first == rows.end) {
         return;
     }
     berth_norm_begin(in, part, as.vectors, &from, &row);
+    const int is_past =
+        berth_norm_is_fast(as) && in->is_past && berth_norm_can_pass(&from, row.group);
+    if (is_past && form.is_gated) {
+        berth_norm_pass_rows(&from, &row, as, form, rows);
+        return;
+    }
     for (int64_t i = rows.first; i < rows.end; ++i) {
-        berth_norm_point(&row, &from, i, i + 1 < rows.end ? i + 1 : i);
+        berth_norm_point(&row, &from, i);
         berth_norm_measure(&row, as, form);
-        if (is_past && berth_norm_can_pass(&row)) {
-            berth_norm_write(&row, past, form);
+        if (is_past) {
+            berth_norm_write_past(&row, as, form);
         } else {
             berth_norm_write(&row, as, form);
         }
@@ -87,7 +113,7 @@ BERTH_INLINE void berth_norm_map(const berth_norm_job *in, berth_norm_take take,
     berth_norm_row row;
     berth_norm_begin(in, part, BERTH_DTYPE_F32, &from, &row);
     for (int64_t i = rows.first; i < rows.end; ++i) {
-        berth_norm_point(&row, &from, i, i);
+        berth_norm_point(&row, &from, i);
         for (int64_t first = 0; first < row.hidden; first += BERTH_LANES) {
             const berth_norm_at here = {BERTH_NORM_SINGLE, first, row.hidden};
             berth_vec_store_some(row.y, as.dtype, first, row.hidden, take(&row, as, here));
@@ -103,7 +129,7 @@ static inline berth_status berth_norm_run(const berth_norm *self, const berth_op
         .self = self,
         .args = args,
         .operands = operands,
-        .is_past = berth_is_past(elements, x->dtype),
+        .is_past = berth_is_past(elements, x->dtype) && self->measured == 0,
     };
     berth_run(self->cpu, part, &in, 2 * elements);
     return BERTH_OK;

@@ -27,16 +27,13 @@ typedef struct berth_norm {
     int64_t weight_rows; // of x so many rows in turn have one of the weight; 0: all have the same
 } berth_norm;
 
-// One row of each operand, NULL where absent, and where the next ones of those are that are fetched
-// ahead. `gate` has x's dtype.
+// One row of each operand, NULL where absent. `gate` has x's dtype.
 typedef struct berth_norm_row {
     const berth_norm *self;
     int64_t hidden;
     int64_t group; // columns, all of them where the row is one
     const void *x;
     const void *gate;
-    const char *next_x;
-    const char *next_gate;
     const void *weight;
     const void *bias;
     float *values;  // [hidden], of a form that keeps what it takes
@@ -74,9 +71,10 @@ typedef berth_vec (*berth_norm_give)(const berth_norm_row *row, berth_norm_kind 
 typedef struct berth_norm_form {
     berth_norm_take take;
     berth_norm_give give;
+    int is_gated;   // a row may have a gate: a row is written while the next one is measured
     int is_kept;    // what `take` gives is computed once: it is not x itself
     int is_centred; // the mean is taken off
-    int is_rounded; // to the weight's dtype before it, unless there is a bias
+    int is_about;   // sums are about row->mean, not 0; the second sweep's own
     int is_summed;  // what `take` gives is written, too, where row->sum is
 } berth_norm_form;
 
@@ -152,16 +150,17 @@ BERTH_INLINE void berth_norm_store(berth_norm_kind as, void *to, int64_t first, 
     }
 }
 
-// Why the question: the machine rounds subnormal numbers to 0.
-BERTH_INLINE berth_vec berth_norm_pairs_of(berth_norm_kind as, berth_vec low, berth_vec high) {
-    if (as.is_joined && !berth_vec_has_subnormal(low, high)) {
+// The machine rounds subnormal numbers to 0; what is exact must keep them.
+BERTH_INLINE berth_vec berth_norm_pairs_of(berth_norm_kind as, berth_vec low, berth_vec high,
+                                           int is_exact) {
+    if (as.is_joined && !(is_exact && berth_vec_has_subnormal(low, high))) {
         return berth_vec_mix(berth_vec_join_bf16(low, high));
     }
     return berth_vec_pairs_of(low, high);
 }
 
 BERTH_INLINE void berth_norm_store_pair(berth_norm_kind as, void *to, int64_t first, berth_vec low,
-                                        berth_vec high) {
+                                        berth_vec high, int is_exact) {
     if (as.dtype != BERTH_DTYPE_BF16) {
         berth_norm_store(as, to, first, low);
         berth_norm_store(as, to, first + BERTH_LANES, high);
@@ -169,10 +168,19 @@ BERTH_INLINE void berth_norm_store_pair(berth_norm_kind as, void *to, int64_t fi
     }
     void *pairs = (uint16_t *)to + first;
     const berth_norm_kind kind = {.dtype = BERTH_DTYPE_F32, .is_past = as.is_past};
-    berth_norm_store(kind, pairs, 0, berth_norm_pairs_of(as, low, high));
+    berth_norm_store(kind, pairs, 0, berth_norm_pairs_of(as, low, high, is_exact));
 }
 
 // ---- spans --------------------------------------------------------------------------------------
+
+// The columns from `first` on that are one group; those that are measured, and the others, are two.
+static inline berth_span berth_norm_span_at(const berth_norm_row *row, int64_t first) {
+    const int64_t measured = row->self->measured;
+    const int64_t end = measured == 0      ? first + row->group
+                        : first < measured ? measured
+                                           : row->hidden;
+    return (berth_span){first, end};
+}
 
 // Where the whole steps of a span end. Why none in f16: nothing that is fast has it, and converting
 // it takes so much code that compiling it by four vectors takes minutes.

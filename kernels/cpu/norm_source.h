@@ -82,14 +82,11 @@ static inline const void *berth_norm_vector(const berth_tensor *from, int64_t ro
     return copy;
 }
 
-// To the row at a place; `next` is the one after it.
-static inline void berth_norm_point(berth_norm_row *row, const berth_norm_source *of, int64_t at,
-                                    int64_t next) {
+// To the row at a place.
+static inline void berth_norm_point(berth_norm_row *row, const berth_norm_source *of, int64_t at) {
     row->x = berth_rows_at(&of->x, at);
-    row->next_x = berth_rows_at(&of->x, next);
     row->y = berth_rows_at(&of->y, at);
     row->gate = of->has_gate ? berth_rows_at(&of->gate, at) : NULL;
-    row->next_gate = of->has_gate ? berth_rows_at(&of->gate, next) : NULL;
     row->sum = of->has_sum ? berth_rows_at(&of->sum, at) : NULL;
     row->mean = 0;
     if (of->weight_rows > 0) {

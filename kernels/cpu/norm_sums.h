@@ -28,8 +28,10 @@ BERTH_INLINE berth_norm_sums berth_norm_no_sums(void) {
 
 BERTH_INLINE void berth_norm_add(const berth_norm_row *row, berth_norm_form form, berth_vec value,
                                  berth_norm_half_sums *to, int at) {
-    if (form.is_centred) {
+    if (form.is_about) {
         value = value - berth_vec_of(row->mean);
+    }
+    if (form.is_centred) {
         to->sum[at] = to->sum[at] + value;
     }
     to->squares[at] = berth_vec_fma(value, value, to->squares[at]);
@@ -54,18 +56,6 @@ BERTH_INLINE int berth_norm_conclude(berth_norm_row *row, berth_norm_form form, 
     return form.is_centred && !(squares < (BERTH_NORM_FAR + 1) * rest);
 }
 
-// Why here, too, and why a row ahead: where much is computed of what is taken, most of the time is
-// this sweep's, and memory would wait for it.
-BERTH_INLINE void berth_norm_fetch_meanwhile(const berth_norm_row *row, berth_norm_kind as,
-                                             int64_t first) {
-    const int64_t bytes = BERTH_DTYPE_BITS(as.dtype) / 8;
-    BERTH_UNROLL
-    for (int64_t at = first * bytes; at < (first + BERTH_NORM_PAIR) * bytes; at += 64) {
-        BERTH_PREFETCH_FAR(row->next_x + at);
-        BERTH_PREFETCH_FAR(row->next_gate + at);
-    }
-}
-
 // A pair comes to the sums, and is kept where that is asked for.
 BERTH_INLINE void berth_norm_measure_pair(const berth_norm_row *row, berth_norm_kind as,
                                           berth_norm_form form, int64_t first,
@@ -75,9 +65,11 @@ BERTH_INLINE void berth_norm_measure_pair(const berth_norm_row *row, berth_norm_
     berth_norm_add(row, form, low, to, 0);
     berth_norm_add(row, form, high, to, 1);
     if (form.is_kept) {
-        berth_norm_fetch_meanwhile(row, as, first);
         berth_vec_store(row->values + first, low);
         berth_vec_store(row->values + first + BERTH_LANES, high);
+    }
+    if (form.is_summed && row->sum) {
+        berth_norm_store_pair(as, row->sum, first, low, high, 1);
     }
 }
 
@@ -95,6 +87,9 @@ BERTH_INLINE void berth_norm_measure_one(const berth_norm_row *row, berth_norm_k
     }
     if (form.is_kept) {
         berth_vec_store_some(row->values, BERTH_DTYPE_F32, at.first, at.end, value);
+    }
+    if (form.is_summed && row->sum) {
+        berth_vec_store_some(row->sum, as.dtype, at.first, at.end, value);
     }
 }
 
@@ -119,6 +114,7 @@ BERTH_INLINE berth_norm_sums berth_norm_sum_up(const berth_norm_row *all, berth_
 BERTH_INLINE void berth_norm_finish(berth_norm_row *row, berth_norm_kind as, berth_norm_form form,
                                     berth_span columns, const berth_norm_sums *sums) {
     if (berth_norm_conclude(row, form, columns, sums)) {
+        form.is_about = 1;
         const berth_norm_sums again = berth_norm_sum_up(row, as, form, columns);
         (void)berth_norm_conclude(row, form, columns, &again);
     }
@@ -127,11 +123,12 @@ BERTH_INLINE void berth_norm_finish(berth_norm_row *row, berth_norm_kind as, ber
 // The mean and factors of a row, and what is kept of it.
 BERTH_INLINE void berth_norm_measure(berth_norm_row *row, berth_norm_kind as,
                                      berth_norm_form form) {
-    const int64_t measured = row->self->measured;
-    for (int64_t first = 0; first < row->hidden; first += row->group) {
-        const berth_span columns = {first, measured > 0 ? measured : first + row->group};
+    berth_span columns = berth_norm_span_at(row, 0);
+    for (; columns.first < row->hidden; columns = berth_norm_span_at(row, columns.end)) {
         const berth_norm_sums sums = berth_norm_sum_up(row, as, form, columns);
-        berth_norm_finish(row, as, form, columns, &sums);
+        if (columns.first == 0 || row->self->measured == 0) {
+            berth_norm_finish(row, as, form, columns, &sums);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The results of a row of a norm that was measured. While they are written the next row is fetched,
-// so that it is there when it is measured.
+// The results of a row of a norm that was measured. While a long result is written the next row is
+// fetched or measured: stores past the caches and reads take turns as in a copy, and neither waits.
 #ifndef BERTH_KERNELS_CPU_NORM_WRITE_H
 #define BERTH_KERNELS_CPU_NORM_WRITE_H
 
@@ -28,11 +28,7 @@ BERTH_INLINE berth_vec berth_norm_normal(berth_norm_form form, const berth_norm_
     return value * by->factor;
 }
 
-BERTH_INLINE int berth_norm_rounds(const berth_norm_row *row, berth_norm_form form) {
-    return form.is_rounded && row->weight && !row->bias;
-}
-
-// Why loads first: y may be x itself, and the sum the gate.
+// Why loads first: y may be x itself.
 BERTH_INLINE void berth_norm_write_pair(const berth_norm_row *row, berth_norm_kind as,
                                         berth_norm_form form, int64_t first,
                                         const berth_norm_scale *by) {
@@ -42,17 +38,9 @@ BERTH_INLINE void berth_norm_write_pair(const berth_norm_row *row, berth_norm_ki
     const berth_vec high = berth_norm_taken(row, as, form, at_high);
     berth_vec a = berth_norm_normal(form, by, low);
     berth_vec b = berth_norm_normal(form, by, high);
-    if (as.vectors == BERTH_DTYPE_BF16 && berth_norm_rounds(row, form)) {
-        const berth_vec pairs = berth_norm_pairs_of(as, a, b);
-        a = berth_vec_first_of(pairs);
-        b = berth_vec_second_of(pairs);
-    }
     a = form.give(row, as, at_low, a);
     b = form.give(row, as, at_high, b);
-    berth_norm_store_pair(as, row->y, first, a, b);
-    if (form.is_summed && row->sum) {
-        berth_norm_store_pair(as, row->sum, first, low, high);
-    }
+    berth_norm_store_pair(as, row->y, first, a, b, 0);
 }
 
 // Why the store of some: a group may end inside a vector, whose other lanes are the next group's.
@@ -61,31 +49,22 @@ BERTH_INLINE void berth_norm_write_one(const berth_norm_row *row, berth_norm_kin
                                        const berth_norm_scale *by) {
     const berth_vec value = berth_norm_taken(row, as, form, at);
     berth_vec y = berth_norm_normal(form, by, value);
-    if (berth_norm_rounds(row, form)) {
-        y = berth_vec_round_to(as.vectors, y);
-    }
     y = form.give(row, as, at, y);
     berth_vec_store_some(row->y, as.dtype, at.first, at.end, y);
-    if (form.is_summed && row->sum) {
-        berth_vec_store_some(row->sum, as.dtype, at.first, at.end, value);
-    }
 }
 
-// Why so far: less does not cover the way from memory (measured on Zen 5). Why a row at a time, and
-// not several, or one written while the next is measured: stores to one place go past the caches
-// faster than to several, and one row and its weight is what the first cache has room for.
-#define BERTH_NORM_AHEAD 8192 // bytes
+// Bytes on their way: less does not cover the way from memory, more has no room in the first cache
+// beside a row and its weight (measured on Zen 5; the second one is too far).
+#define BERTH_NORM_AHEAD 8192
 #define BERTH_NORM_LINE  64
 
-BERTH_INLINE void berth_norm_fetch(const berth_norm_row *row, berth_norm_kind as, int64_t first) {
+BERTH_INLINE void berth_norm_fetch(const void *row, berth_norm_kind as, int64_t first,
+                                   int64_t distance) {
     const int64_t bytes = BERTH_DTYPE_BITS(as.dtype) / 8;
+    const char *ahead = (const char *)row + first * bytes + distance;
     BERTH_UNROLL
     for (int64_t at = 0; at < BERTH_NORM_PAIR * bytes; at += BERTH_NORM_LINE) {
-        const int64_t ahead = first * bytes + at + BERTH_NORM_AHEAD;
-        BERTH_PREFETCH(row->next_x + ahead);
-        if (row->gate) {
-            BERTH_PREFETCH(row->next_gate + ahead);
-        }
+        BERTH_PREFETCH(ahead + at);
     }
 }
 
@@ -93,10 +72,11 @@ BERTH_INLINE void berth_norm_write_span(const berth_norm_row *all, berth_norm_ki
                                         berth_norm_form form, berth_span columns) {
     const berth_norm_row row = *all; // no store changes it, for all that the compiler knows
     const berth_norm_scale by = berth_norm_scale_of(&row, form, columns);
+    const int64_t row_bytes = row.hidden * (BERTH_DTYPE_BITS(as.dtype) / 8);
     int64_t first = columns.first;
     for (; first < berth_norm_steps_end(as, columns); first += BERTH_NORM_PAIR) {
         if (as.is_past) {
-            berth_norm_fetch(&row, as, first);
+            berth_norm_fetch(row.x, as, first, BERTH_NORM_AHEAD + row_bytes);
         }
         berth_norm_write_pair(&row, as, form, first, &by);
     }
@@ -106,11 +86,58 @@ BERTH_INLINE void berth_norm_write_span(const berth_norm_row *all, berth_norm_ki
     }
 }
 
+// A pair of a row is written, then that of the next one measured: both are kept in one place.
+BERTH_INLINE void berth_norm_pass_pair(const berth_norm_row *written,
+                                       const berth_norm_row *measured, berth_norm_kind as,
+                                       berth_norm_form form, int64_t first,
+                                       const berth_norm_scale *by, berth_norm_half_sums *to) {
+    berth_norm_fetch(measured->x, as, first, BERTH_NORM_AHEAD / 2);
+    if (written->gate) {
+        berth_norm_fetch(form.is_kept ? measured->gate : written->gate, as, first,
+                         BERTH_NORM_AHEAD / 2);
+    }
+    berth_norm_write_pair(written, as, form, first, by);
+    berth_norm_measure_pair(measured, as, form, first, to);
+}
+
+BERTH_INLINE void berth_norm_pass_span(const berth_norm_row *written, berth_norm_row *measured,
+                                       berth_norm_kind as, berth_norm_form form,
+                                       berth_span columns) {
+    const berth_norm_scale by = berth_norm_scale_of(written, form, columns);
+    berth_norm_sums sums = berth_norm_no_sums();
+    for (int64_t first = columns.first; first < columns.end; first += BERTH_NORM_STEP) {
+        berth_norm_pass_pair(written, measured, as, form, first, &by, &sums.even);
+        berth_norm_pass_pair(written, measured, as, form, first + BERTH_NORM_PAIR, &by, &sums.odd);
+    }
+    berth_norm_finish(measured, as, form, columns, &sums);
+}
+
+// A row is written past the caches while the next one is measured: memory reads and writes at once,
+// as in a copy. Of rows that berth_norm_can_pass.
+BERTH_INLINE void berth_norm_pass(const berth_norm_row *written, berth_norm_row *measured,
+                                  berth_norm_kind as, berth_norm_form form) {
+    const berth_norm_row one = *written; // no store changes them, for all that the compiler knows
+    berth_norm_row two = *measured;
+    as.is_past = 1;
+    for (int64_t first = 0; first < one.hidden; first += one.group) {
+        berth_norm_pass_span(&one, &two, as, form, (berth_span){first, first + one.group});
+    }
+    measured->mean = two.mean;
+}
+
 BERTH_INLINE void berth_norm_write(const berth_norm_row *row, berth_norm_kind as,
                                    berth_norm_form form) {
-    for (int64_t first = 0; first < row->hidden; first += row->group) {
-        berth_norm_write_span(row, as, form, (berth_span){first, first + row->group});
+    berth_span columns = berth_norm_span_at(row, 0);
+    for (; columns.first < row->hidden; columns = berth_norm_span_at(row, columns.end)) {
+        berth_norm_write_span(row, as, form, columns);
     }
+}
+
+// The same past the caches.
+BERTH_INLINE void berth_norm_write_past(const berth_norm_row *row, berth_norm_kind as,
+                                        berth_norm_form form) {
+    as.is_past = 1;
+    berth_norm_write(row, as, form);
 }
 
 #endif

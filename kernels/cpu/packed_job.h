@@ -22,9 +22,9 @@ typedef struct packed {
     int64_t steps;
     int64_t group; // steps, until packed_create columns
     int64_t groups;
-    int64_t step_words; // of x
-    int64_t panel_bytes;
-    int has_sums; // of x are needed
+    int64_t step_words;   // of x
+    int64_t panels_bytes; // of two
+    int has_sums;         // of x are needed
     uint8_t table[PACKED_TABLE];
 } packed;
 
@@ -96,7 +96,7 @@ static inline void packed_init(packed *self, int product) {
                        : self->product == DOT_BYTES ? 1
                        : self->product == DOT_WORDS ? 2
                                                     : columns / 2;
-    self->panel_bytes = packed_panel_bytes(self->kind, self->in);
+    self->panels_bytes = packed_panels_bytes(self->kind, self->in);
     self->has_sums = packed_excess(self->kind, self->product) != 0;
     packed_fill_table(self);
 }

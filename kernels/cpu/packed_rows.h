@@ -19,6 +19,7 @@ BERTH_INLINE void packed_widen_as(packed_kind kind, int product, const packed_ch
     const packed_shape all = {kind, product, 1, 0, PACKED_VECTORS};
     const int words = packed_columns(kind) / (product == DOT_BF16 ? 2 : 1);
     for (int64_t step = 0; step < of->steps; ++step) {
+        packed_prefetch(all, of, step);
         for (int word = 0; word < words; ++word) {
             packed_vectors weights;
             if (product == DOT_BF16) {
@@ -106,7 +107,7 @@ static inline void packed_by_integers(const packed_job *in, const packed_span *o
     for (int64_t step = of->steps.first; step < of->steps.end; step += most) {
         const int64_t steps = at_most(most, of->steps.end - step);
         for (int64_t panel = 0; panel < PACKED_WIDTH / PANEL; ++panel) {
-            const uint8_t *codes = of->codes + panel * in->self->panel_bytes + step * line;
+            const uint8_t *codes = of->codes + panel * in->self->panels_bytes / 2 + step * line;
             packed_blocks(
                 in,
                 (tile){
@@ -153,8 +154,7 @@ static inline packed_chunk packed_chunk_of(const packed_job *in, const uint8_t *
                                            berth_span steps) {
     const packed *self = in->self;
     return (packed_chunk){
-        .codes = codes + steps.first * packed_bytes_of(self->kind) * PANEL,
-        .panel_bytes = self->panel_bytes,
+        .codes = codes + steps.first * packed_bytes_of(self->kind) * PACKED_WIDTH,
         .table = self->table,
         .x = in->x + steps.first * self->step_words * in->rows,
         .steps = steps.end - steps.first,

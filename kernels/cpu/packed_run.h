@@ -103,7 +103,7 @@ static inline void packed_by_groups(const packed_job *in, const packed_groups *b
 static inline void packed_two_panels(const packed_job *in, int64_t panel, const packed_room *room) {
     const packed *self = in->self;
     const packed_span span = {
-        .codes = (const uint8_t *)berth_data(in->weight) + panel * 2 * self->panel_bytes,
+        .codes = (const uint8_t *)berth_data(in->weight) + panel * self->panels_bytes,
         .room = room,
     };
     const packed_groups by = packed_groups_of(in, panel, room->totals);

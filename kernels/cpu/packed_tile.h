@@ -14,12 +14,11 @@
 
 #define PACKED_CHUNK 128  // columns at a time
 #define PACKED_FEW   4    // rows
-#define PACKED_FAR   4096 // bytes of the weight that are on their way to the second cache
+#define PACKED_NEAR  8192 // bytes of the weight that are on their way to the first cache
 
 // Columns of two panels.
 typedef struct packed_chunk {
     const uint8_t *codes; // at the first step
-    int64_t panel_bytes;  // from one panel to the other
     const uint8_t *table; // [PACKED_TABLE]
     const float *x;       // [columns][rows]; of bf16 pairs of columns
     int64_t steps;
@@ -42,9 +41,7 @@ typedef berth_vec packed_sums[PACKED_FEW][PACKED_VECTORS];
 // The codes of a step for the outputs of vector `index`.
 BERTH_INLINE const uint8_t *packed_at(packed_kind kind, const packed_chunk *of, int64_t step,
                                       int index) {
-    const int output = index * BERTH_LANES;
-    return of->codes + output / PANEL * of->panel_bytes +
-           (step * PANEL + output % PANEL) * packed_bytes_of(kind);
+    return of->codes + (step * PACKED_WIDTH + index * BERTH_LANES) * packed_bytes_of(kind);
 }
 
 // A pair of a step, for vectors [first, first + vectors), both even; packed_settle ends it.
@@ -111,17 +108,15 @@ BERTH_INLINE void packed_add_step(packed_shape shape, packed_sums sums, const pa
     }
 }
 
-// Arithmetic takes so long that the processor's own fetching falls behind. Of panels that are read
-// side by side each goes on where the last of them ends.
+// Arithmetic takes so long that the processor's own fetching falls behind. Why into the first
+// cache: sums wait for one another, and would for the second one, too (Zen 5, u4: 0.93 against
+// 0.97).
 BERTH_INLINE void packed_prefetch(packed_shape shape, const packed_chunk *of, int64_t step) {
-    const int64_t beside = (shape.vectors * BERTH_LANES - 1) / PANEL;
-    const int64_t at = step * PANEL * packed_bytes_of(shape.kind) + PACKED_FAR;
-    const int64_t ahead = PACKED_FAR + (at < of->panel_bytes ? 0 : beside * of->panel_bytes);
     BERTH_UNROLL
     for (int i = 0; i < shape.vectors; ++i) {
         const uint8_t *codes = packed_at(shape.kind, of, step, shape.first + i);
         if ((shape.first + i) * BERTH_LANES * packed_bytes_of(shape.kind) % 64 == 0) {
-            BERTH_PREFETCH_FAR(codes + ahead);
+            BERTH_PREFETCH(codes + PACKED_NEAR);
         }
     }
 }
@@ -162,35 +157,12 @@ BERTH_INLINE void packed_begin(packed_shape shape, const packed_groups *by, int6
     }
 }
 
-// One row by two groups of `steps` in turns: the next product of a sum waits for the last, and
-// there are too few sums of one group to fill that time (AVX-512, u4: 39 against 79 GB/s from the
-// first cache).
-BERTH_INLINE void packed_two_groups(packed_shape shape, const packed_chunk *of,
-                                    const packed_groups *by, int64_t group, int64_t steps) {
-    packed_vectors zeros[2];
-    packed_sums sums[2];
-    packed_begin(shape, by, group, sums[0], zeros[0]);
-    packed_begin(shape, by, group + 1, sums[1], zeros[1]);
-    for (int64_t step = group * steps; step < (group + 1) * steps; ++step) {
-        packed_prefetch(shape, of, step);
-        packed_add_step(shape, sums[0], of, step, zeros[0]);
-        packed_prefetch(shape, of, step + steps);
-        packed_add_step(shape, sums[1], of, step + steps, zeros[1]);
-    }
-    packed_finish(shape, sums[0], by, group, zeros[0]);
-    packed_finish(shape, sums[1], by, group + 1, zeros[1]);
-}
-
 // All columns; a group has so many steps, the last perhaps fewer.
 BERTH_INLINE void packed_multiply(packed_shape shape, const packed_chunk *all,
                                   const packed_groups *groups, int64_t steps) {
     const packed_chunk of = *all;
     const packed_groups by = *groups;
-    int64_t group = 0;
-    for (; shape.rows == 1 && (group + 2) * steps <= of.steps; group += 2) {
-        packed_two_groups(shape, &of, &by, group, steps);
-    }
-    for (int64_t step = group * steps; step < of.steps; ++group) {
+    for (int64_t step = 0, group = 0; step < of.steps; ++group) {
         const int64_t end = at_most(step + steps, of.steps);
         packed_vectors zeros;
         packed_sums sums;

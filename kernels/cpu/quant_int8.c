@@ -15,7 +15,7 @@ typedef enum quant_way { DIVIDED, MULTIPLIED } quant_way;
 typedef struct piece {
     const void *row;
     int8_t *q;
-    const void *next; // the row after it
+    const void *next; // the row whose largest magnitude is found meanwhile
     int64_t width;
     int64_t done; // columns whose codes are there
     float by;     // what x is divided or multiplied by
@@ -36,36 +36,49 @@ BERTH_INLINE berth_vec_bytes codes_of(quant_way way, const piece *of, berth_vec 
     return vec_to_i8(way == DIVIDED ? x / by : x * by, of->zero);
 }
 
-// Four vectors of a row without a scale, whose largest magnitude is finite: their codes more by
-// 128.
-BERTH_INLINE berth_vec_bits join_codes(berth_dtype dtype, const piece *of, int64_t first) {
-    const uint32_t shift = 0x4b400000u - 128; // of 1.5 · 2^23, beside which a 1 is the last place
-    berth_vec_bits codes[4];
-    BERTH_UNROLL
-    for (int k = 0; k < 4; ++k) {
-        const berth_vec x = berth_vec_load_as(of->row, dtype, first + k * BERTH_LANES);
-        codes[k] = (berth_vec_bits)(x * berth_vec_of(of->by) + berth_vec_of(0x1.8p+23f)) - shift;
-    }
-    return berth_vec_pack(berth_vec_join(codes[0], codes[1]), berth_vec_join(codes[2], codes[3]));
-}
-
+#define TWO  ((int64_t)(2 * BERTH_LANES))
 #define FOUR ((int64_t)(4 * BERTH_LANES))
 
-// As many of the columns of such a row as are whole fours of vectors; how many.
-BERTH_INLINE int64_t quantise_fours(berth_dtype dtype, const piece *all) {
-    const piece of = *all;
-    const int is_past = of.is_past && berth_vec_can_pass(of.q);
-    int64_t i = 0;
-    for (; i + FOUR <= of.width; i += FOUR) {
-        berth_vec_fetch_next(BERTH_SWEEP_CODES, dtype, of.next, of.width,
-                             (berth_span){i, i + FOUR});
-        const berth_vec codes = (berth_vec)(join_codes(dtype, &of, i) ^ 0x80808080u);
-        berth_vec_put_codes(is_past, of.q + i, codes);
-    }
-    return i;
+// 1.5 · 2^23, beside which a 1 is the last place, more by the number: its code is the lowest byte.
+BERTH_INLINE berth_vec_bits sum_of(const piece *of, berth_vec x) {
+    return (berth_vec_bits)(x * berth_vec_of(of->by) + berth_vec_of(0x1.8p+23f));
 }
 
-static int64_t quantise_finite(berth_dtype dtype, const piece *of) {
+// Codes of two vectors of a row without a scale, whose largest magnitude is finite.
+BERTH_INLINE berth_vec_words codes_of_two(berth_dtype dtype, const piece *of, int64_t first) {
+    if (dtype == BERTH_DTYPE_BF16) {
+        const berth_vec pairs = berth_vec_load((const uint16_t *)of->row + first);
+        return berth_vec_turn_lower(sum_of(of, berth_vec_first_of(pairs)),
+                                    sum_of(of, berth_vec_second_of(pairs)));
+    }
+    const berth_vec second = berth_vec_load_as(of->row, dtype, first + BERTH_LANES);
+    return berth_vec_join_lower(sum_of(of, berth_vec_load_as(of->row, dtype, first)),
+                                sum_of(of, second));
+}
+
+BERTH_INLINE berth_vec quantise_four(berth_dtype dtype, const piece *of, int64_t first) {
+    const berth_vec_words a = codes_of_two(dtype, of, first) & 0xff;
+    const berth_vec_words b = codes_of_two(dtype, of, first + TWO) & 0xff;
+    return (berth_vec)(dtype == BERTH_DTYPE_BF16 ? berth_vec_pack_turns(a, b)
+                                                 : berth_vec_pack(a, b));
+}
+
+// As many of the columns of such a row as are whole fours of vectors. Returns the largest magnitude
+// of the next row, which is looked at meanwhile.
+BERTH_INLINE float quantise_fours(berth_dtype dtype, piece *all) {
+    const piece of = *all; // no store changes it, for all that the compiler knows
+    const int is_past = of.is_past && berth_vec_can_pass(of.q);
+    berth_vec_largest_so_far next = {0};
+    int64_t i = 0;
+    for (; i + FOUR <= of.width; i += FOUR) {
+        berth_vec_look_on(of.next, dtype, i, &next);
+        berth_vec_put_codes(is_past, of.q + i, quantise_four(dtype, &of, i));
+    }
+    all->done = i;
+    return berth_vec_look_end(of.next, dtype, (berth_span){i, of.width}, &next);
+}
+
+static float quantise_finite(berth_dtype dtype, piece *of) {
     return dtype == BERTH_DTYPE_F32    ? quantise_fours(BERTH_DTYPE_F32, of)
            : dtype == BERTH_DTYPE_BF16 ? quantise_fours(BERTH_DTYPE_BF16, of)
                                        : quantise_fours(BERTH_DTYPE_F16, of);
@@ -105,22 +118,20 @@ static void multiply(berth_dtype dtype, const piece *of) {
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-static void quantise_row(const berth_op_args *args, int64_t row, piece *of) {
+// By a scale of its own. `any` is the row's largest magnitude, or NaN; returns that of the next
+// one.
+static float quantise_row(const berth_op_args *args, int64_t row, piece *of, float any) {
     const berth_tensor *x = args->inputs[X];
-    of->row = berth_row(x, row);
-    of->next = berth_row(x, row + 1 < berth_row_count(x) ? row + 1 : row);
-    of->q = berth_row(args->outputs[Q], row);
-    if (args->inputs[SCALE]) {
-        divide(x->dtype, of);
-    } else {
-        const float any =
-            berth_vec_largest_of(of->row, x->dtype, (berth_span){0, of->width}, of->next);
-        const float largest = isnan(any) ? largest_of(x->dtype, of) : any;
-        *(float *)berth_row(args->outputs[SCALE_OUT], row) = berth_i8_scale(largest);
-        of->by = berth_i8_factor(largest);
-        of->done = any < INFINITY && of->by < INFINITY ? quantise_finite(x->dtype, of) : 0;
-        multiply(x->dtype, of);
-    }
+    const berth_span columns = {0, of->width};
+    const float largest = isnan(any) ? largest_of(x->dtype, of) : any;
+    *(float *)berth_row(args->outputs[SCALE_OUT], row) = berth_i8_scale(largest);
+    of->by = berth_i8_factor(largest);
+    of->done = 0;
+    const float next = any < INFINITY && of->by < INFINITY
+                           ? quantise_finite(x->dtype, of)
+                           : berth_vec_largest_of(of->next, x->dtype, columns);
+    multiply(x->dtype, of);
+    return next;
 }
 
 static void quantise_part(const void *work, int64_t part, int64_t parts) {
@@ -135,8 +146,19 @@ static void quantise_part(const void *work, int64_t part, int64_t parts) {
         .is_past = berth_is_past(berth_row_count(x) * berth_row_length(x), BERTH_DTYPE_I8),
     };
     const berth_span rows = berth_share(berth_row_count(x), part, parts);
+    float largest = 0;
     for (int64_t row = rows.first; row < rows.end; ++row) {
-        quantise_row(args, row, &of);
+        of.row = berth_row(x, row);
+        of.next = berth_row(x, row + 1 < rows.end ? row + 1 : row);
+        of.q = berth_row(args->outputs[Q], row);
+        if (scale) {
+            divide(x->dtype, &of);
+        } else {
+            largest = row > rows.first
+                          ? largest
+                          : berth_vec_largest_of(of.row, x->dtype, (berth_span){0, of.width});
+            largest = quantise_row(args, row, &of, largest);
+        }
     }
     berth_past_end();
 }

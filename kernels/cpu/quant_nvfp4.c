@@ -17,7 +17,7 @@ enum { Q, SCALE };
 #define VECTORS (GROUP / BERTH_LANES)            // of a group
 #define LOT     ((int64_t)(GROUP * BERTH_LANES)) // columns of as many groups as a vector has lanes
 #define FOUR    ((int64_t)(4 * BERTH_LANES))
-#define AHEAD   4096 // bytes that are on their way
+#define AHEAD   10240 // bytes that are on their way
 #define LINE    64
 
 // Columns of a row: as many as are worked at together.
@@ -27,6 +27,7 @@ typedef struct piece {
     float *scales;
     float global;
     int is_past; // codes go past the caches
+    const struct table *codes;
 } piece;
 
 // Twice the number of e2m1 that is nearest, ties to the even code; 12 of a NaN. The last place of a
@@ -46,36 +47,52 @@ BERTH_INLINE berth_vec largest_of(berth_dtype dtype, const void *row, int64_t fi
     BERTH_UNROLL
     for (int i = 0; i < VECTORS; ++i) {
         const berth_vec x = berth_vec_load_as(row, dtype, first + i * BERTH_LANES);
-        largest = berth_vec_max((berth_vec)((berth_vec_bits)x & 0x7fffffffu), largest);
+        largest = berth_vec_max((berth_vec)berth_vec_magnitude(x), largest);
     }
     return largest;
 }
 
-// Of the groups from `first` on, each in a lane: halves of all vectors are folded onto each other
-// until one lane of each is left.
-BERTH_INLINE berth_vec largest_of_groups(berth_dtype dtype, const void *row, int64_t first) {
-    berth_vec of[BERTH_LANES];
-    BERTH_UNROLL
+// Of the groups from `first` on, each in a lane; a NaN is passed over, or is the largest.
+BERTH_SELDOM berth_vec largest_of_any(berth_dtype dtype, const void *row, int64_t first) {
+    float largest[BERTH_LANES];
     for (int group = 0; group < BERTH_LANES; ++group) {
-        of[group] = largest_of(dtype, row, first + group * GROUP);
+        largest[group] = berth_vec_largest(largest_of(dtype, row, first + group * GROUP));
     }
+    return berth_vec_load(largest);
+}
+
+BERTH_INLINE berth_vec largest_of_groups(berth_dtype dtype, const void *row, int64_t first) {
+    berth_vec_ints of[BERTH_LANES] = {{0}};
     BERTH_UNROLL
-    for (int half = BERTH_LANES / 2; half > 0; half /= 2) {
-        BERTH_UNROLL
-        for (int group = 0; group < half; ++group) {
-            const berth_vec a = of[group];
-            const berth_vec b = of[group + half];
-            of[group] = berth_vec_max(berth_vec_low(a, b), berth_vec_high(a, b));
-        }
+    for (int i = 0; i < VECTORS * BERTH_LANES; ++i) {
+        const berth_vec x = berth_vec_load_as(row, dtype, first + i * BERTH_LANES);
+        of[i / VECTORS] = berth_vec_larger(berth_vec_magnitude(x), of[i / VECTORS]);
     }
-    return of[0];
+    return berth_vec_largest_each(of, BERTH_LANES);
+}
+
+// The same of bf16: the larger one of each pair, in the upper half, by vectors that have two groups
+// one behind the other where they have room for that.
+#define PAIRS     ((int)(LOT / (2 * BERTH_LANES))) // vectors of pairs of a lot
+#define HAS_PAIRS (2 * BERTH_LANES >= GROUP)
+BERTH_INLINE berth_vec largest_of_pairs(const void *row, int64_t first) {
+    berth_vec_ints of[PAIRS];
+    BERTH_UNROLL
+    for (int i = 0; i < PAIRS; ++i) {
+        const int64_t at = first + i * (int64_t)(2 * BERTH_LANES);
+        const berth_vec_bits pairs = (berth_vec_bits)berth_vec_load((const uint16_t *)row + at);
+        const berth_vec_bits sizes = pairs & 0x7fff7fffu;
+        of[i] = (berth_vec_ints)berth_vec_larger_words((berth_vec_words)sizes,
+                                                       (berth_vec_words)(sizes << 16));
+    }
+    const berth_vec largest = berth_vec_largest_each(of, PAIRS);
+    return (berth_vec)((berth_vec_bits)largest & 0xffff0000u);
 }
 
 // berth_nvfp4_local and berth_nvfp4_factor of every lane.
 BERTH_INLINE berth_vec locals_of(berth_vec largest, float global) {
     const berth_vec wanted = berth_vec_of(global) * (largest * berth_vec_of(1.0f / 6.0f));
-    const berth_vec_bytes codes = vec_to_f8(berth_vec_min(wanted, berth_vec_of(BERTH_F8_MAX)));
-    return vec_load_f8((const uint8_t *)&codes, 0, BERTH_LANES, VEC_F8_SCALE);
+    return vec_f8_near(berth_vec_min(wanted, berth_vec_of(BERTH_F8_MAX)));
 }
 
 BERTH_INLINE berth_vec factors_of(berth_vec locals, float global) {
@@ -101,41 +118,166 @@ BERTH_INLINE berth_vec codes_of(berth_dtype dtype, const piece *of, int64_t firs
     return (berth_vec)(packed ^ 0x80808080u);
 }
 
-// The factors of a lot, whose scales are written.
-BERTH_INLINE void scale_lot(berth_dtype dtype, const piece *of, int64_t first, float *factors) {
-    const int64_t bytes = BERTH_DTYPE_BITS(dtype) / 8;
-    const berth_vec locals = locals_of(largest_of_groups(dtype, of->row, first), of->global);
-    for (int64_t at = 0; at < LOT * bytes; at += LINE) {
-        BERTH_PREFETCH((const char *)of->row + first * bytes + at + AHEAD);
+// ---- by a table ---------------------------------------------------------------------------------
+
+// Codes of numbers below FAST_MOST, for machines that berth_vec_has_pick_bytes: beside 1.5 · 2^21 a
+// quarter is the last place, and between quarters all numbers have one code. The sum of what such
+// an addition leaves there, rounded down and rounded up, says which quarters a number is between,
+// or that it is one. A table has the codes of these sums, modulo 128.
+#define FAST_MOST 7.75f
+typedef struct table {
+    berth_vec_bits of[2];
+} table;
+
+BERTH_INLINE table make_table(void) {
+    table made;
+    uint8_t codes[sizeof made];
+    for (int i = 0; i < (int)sizeof made; i += BERTH_LANES) {
+        berth_vec at;
+        for (int lane = 0; lane < BERTH_LANES; ++lane) {
+            at[lane] = (float)lane;
+        }
+        const int first = i < (int)sizeof made / 2 ? i : i - (int)sizeof made;
+        const berth_vec number = (at + berth_vec_of((float)first)) * berth_vec_of(0.125f);
+        const berth_vec_bytes some =
+            berth_vec_narrow_twice((berth_vec_bits)(twice_of(number) + berth_vec_of(0x1.8p+23f)));
+        memcpy(codes + i, &some, sizeof some);
     }
-    berth_vec_store(factors, factors_of(locals, of->global));
+    memcpy(&made, codes, sizeof made);
+    return made;
+}
+
+BERTH_INLINE berth_vec_bits place_of(berth_vec x) {
+    const berth_vec magic = berth_vec_of(0x1.8p+21f);
+    return (berth_vec_bits)berth_vec_add_down(x, magic) +
+           (berth_vec_bits)berth_vec_add_up(x, magic);
+}
+
+// Of two vectors of columns, in bf16 of pairs.
+BERTH_INLINE berth_vec_words places_of(berth_dtype dtype, const void *row, int64_t first,
+                                       const berth_vec by[2]) {
+    if (dtype == BERTH_DTYPE_BF16) {
+        const berth_vec pairs = berth_vec_load((const uint16_t *)row + first);
+        return berth_vec_turn_lower(place_of(berth_vec_first_of(pairs) * by[0]),
+                                    place_of(berth_vec_second_of(pairs) * by[0]));
+    }
+    const berth_vec a = berth_vec_load_as(row, dtype, first);
+    const berth_vec b = berth_vec_load_as(row, dtype, first + BERTH_LANES);
+    return berth_vec_join_lower(place_of(a * by[0]), place_of(b * by[1]));
+}
+
+// The factors of all vectors of a lot: in bf16 half of a vector of pairs is a group.
+BERTH_INLINE void spread(berth_dtype dtype, const float *factors, berth_vec by[2 * PAIRS]) {
+    if (dtype != BERTH_DTYPE_BF16) {
+        for (int i = 0; i < 2 * PAIRS; ++i) {
+            by[i] = berth_vec_of(factors[i * BERTH_LANES / GROUP]);
+        }
+        return;
+    }
+    berth_vec spread[PAIRS] = {berth_vec_load(factors)};
+    BERTH_UNROLL
+    for (int count = 1; count < PAIRS; count *= 2) {
+        BERTH_UNROLL
+        for (int i = count - 1; i >= 0; --i) {
+            const berth_vec one = spread[i];
+            spread[2 * i] = berth_vec_low(one, one);
+            spread[2 * i + 1] = berth_vec_high(one, one);
+        }
+    }
+    BERTH_UNROLL
+    for (int i = 0; i < PAIRS; ++i) {
+        by[2 * i] = spread[i];
+    }
+}
+
+BERTH_INLINE void look_up_lot(berth_dtype dtype, const piece *of, int64_t first,
+                              const float *factors) {
+    berth_vec by[2 * PAIRS];
+    spread(dtype, factors, by);
+    BERTH_UNROLL
+    for (int k = 0; k < PAIRS; k += 2) {
+        const int64_t at = first + k * (int64_t)(2 * BERTH_LANES);
+        const berth_vec_words a = places_of(dtype, of->row, at, by + 2 * k) & 0xff;
+        const berth_vec_words b =
+            places_of(dtype, of->row, at + 2 * BERTH_LANES, by + 2 * k + 2) & 0xff;
+        const berth_vec_bits places =
+            dtype == BERTH_DTYPE_BF16 ? berth_vec_pack_turns(a, b) : berth_vec_pack(a, b);
+        berth_vec_put_codes(
+            of->is_past, of->q + at,
+            (berth_vec)berth_vec_pick_bytes(of->codes->of[0], of->codes->of[1], places));
+    }
+}
+
+// ---- lots ---------------------------------------------------------------------------------------
+
+#define MANY                                                                                       \
+    4 // lots whose scales are made together: those of each wait for their own
+      // steps
+
+// What is there of lots before their codes.
+typedef struct lots {
+    int64_t first; // column
+    int64_t count;
+    float factors[MANY][BERTH_LANES];
+    int are_fast[MANY]; // their numbers are what the table is for
+} lots;
+
+// The factors of one lot, whose scales are written. `largest` has a NaN where a group has one.
+BERTH_INLINE void scale_lot(berth_dtype dtype, const piece *of, lots *out, int64_t lot,
+                            berth_vec largest) {
+    const int64_t first = out->first + lot * LOT;
+    const int is_finite = berth_vec_all_less(largest, berth_vec_of(INFINITY));
+    if (!is_finite) {
+        largest = largest_of_any(dtype, of->row, first);
+    }
+    const berth_vec locals = locals_of(largest, of->global);
+    const berth_vec factors = factors_of(locals, of->global);
+    out->are_fast[lot] = berth_vec_has_pick_bytes() && is_finite &&
+                         berth_vec_all_less(largest * factors, berth_vec_of(FAST_MOST));
+    berth_vec_store(out->factors[lot], factors);
     berth_vec_store(of->scales + first / GROUP,
                     berth_vec_of(0.5f) * (locals / berth_vec_of(of->global)));
 }
 
-BERTH_INLINE void quantise_lot(berth_dtype dtype, const piece *of, int64_t first,
-                               const float *factors) {
-    BERTH_UNROLL
-    for (int64_t k = 0; k < LOT; k += FOUR) {
-        const berth_vec codes = codes_of(dtype, of, first + k, factors + k / GROUP);
-        berth_vec_put_codes(of->is_past, of->q + first + k, codes);
+BERTH_INLINE void scale_lots(berth_dtype dtype, const piece *of, lots *out) {
+    berth_vec largest[MANY];
+    for (int64_t lot = 0; lot < out->count; ++lot) {
+        const int64_t first = out->first + lot * LOT;
+        largest[lot] = dtype == BERTH_DTYPE_BF16 && HAS_PAIRS
+                           ? largest_of_pairs(of->row, first)
+                           : largest_of_groups(dtype, of->row, first);
+    }
+    for (int64_t lot = 0; lot < out->count; ++lot) {
+        scale_lot(dtype, of, out, lot, largest[lot]);
     }
 }
 
-// As many columns of a row as are whole lots; returns where they end. Why the next lot's factors
-// come before this one's codes: what they are made of waits for each other, and codes do not.
-BERTH_INLINE int64_t quantise_lots(berth_dtype dtype, const piece *of, int64_t width) {
-    const int64_t end = width - width % LOT;
-    float factors[2][BERTH_LANES];
-    if (end > 0) {
-        scale_lot(dtype, of, 0, factors[0]);
+BERTH_INLINE void quantise_lot(berth_dtype dtype, const piece *of, int64_t first, int is_fast,
+                               const float *factors) {
+    const int64_t bytes = BERTH_DTYPE_BITS(dtype) / 8;
+    for (int64_t at = 0; at < LOT * bytes; at += LINE) {
+        BERTH_PREFETCH((const char *)of->row + first * bytes + at + AHEAD);
     }
-    for (int64_t first = 0; first < end; first += LOT) {
-        const int64_t turn = first / LOT % 2;
-        if (first + LOT < end) {
-            scale_lot(dtype, of, first + LOT, factors[1 - turn]);
+    if (is_fast) {
+        look_up_lot(dtype, of, first, factors);
+        return;
+    }
+    for (int64_t k = 0; k < LOT; k += FOUR) {
+        const berth_vec made = codes_of(dtype, of, first + k, factors + k / GROUP);
+        berth_vec_put_codes(of->is_past, of->q + first + k, made);
+    }
+}
+
+// As many columns of a row as are whole lots; returns where they end.
+BERTH_INLINE int64_t quantise_lots(berth_dtype dtype, const piece *of, int64_t width) {
+    const int64_t end = width / LOT * LOT;
+    for (int64_t first = 0; first < end; first += MANY * LOT) {
+        const int64_t left = (end - first) / LOT;
+        lots now = {.first = first, .count = left < MANY ? left : MANY};
+        scale_lots(dtype, of, &now);
+        for (int64_t lot = 0; lot < now.count; ++lot) {
+            quantise_lot(dtype, of, first + lot * LOT, now.are_fast[lot], now.factors[lot]);
         }
-        quantise_lot(dtype, of, first, factors[turn]);
     }
     return end;
 }
@@ -167,6 +309,7 @@ static void quantise_part(const void *work, int64_t part, int64_t parts) {
     const berth_tensor *x = args->inputs[X];
     const int64_t width = berth_row_length(x);
     const berth_span rows = berth_share(berth_row_count(x), part, parts);
+    const table codes = make_table();
     for (int64_t row = rows.first; row < rows.end; ++row) {
         const piece of = {
             .row = berth_row(x, row),
@@ -174,6 +317,7 @@ static void quantise_part(const void *work, int64_t part, int64_t parts) {
             .scales = berth_row(args->outputs[SCALE], row),
             .global = *(const float *)berth_data(args->inputs[GLOBAL_SCALE]),
             .is_past = berth_is_past(berth_row_count(x) * width, BERTH_DTYPE_I8),
+            .codes = &codes,
         };
         if (x->dtype == BERTH_DTYPE_F32) {
             quantise_row(BERTH_DTYPE_F32, &of, width);

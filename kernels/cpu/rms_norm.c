@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // rms_norm: x / sqrt(mean(x²) + eps) · weight + bias; x + residual in x's place, kept in float32
-// for the norm and written rounded. Rounded before the weight and at the end, like the reference;
-// with a bias only at the end.
+// for the norm and written rounded. y is rounded once, at its end, as the op allows.
 #include <cpu/norm.h>
 
 enum { X, RESIDUAL, WEIGHT, BIAS };
@@ -39,12 +38,12 @@ static berth_status supports(const berth_op_site *site, const berth_device *devi
 static const berth_norm_form alone = {
     .take = berth_norm_x,
     .give = berth_norm_weigh_and_add,
-    .is_rounded = 1,
 };
 static const berth_norm_form with_residual = {
     .take = berth_norm_sum,
     .give = berth_norm_weigh_and_add,
-    .is_rounded = 1,
+    .is_gated = 1,
+    .is_kept = 1,
     .is_summed = 1,
 };
 

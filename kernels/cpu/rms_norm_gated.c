@@ -28,8 +28,9 @@ BERTH_INLINE berth_vec give(const berth_norm_row *row, berth_norm_kind as, berth
     return row->gate ? gated(row, as, at, scaled) : scaled;
 }
 
-static const berth_norm_form gate_first = {.take = take, .give = berth_norm_weigh, .is_kept = 1};
-static const berth_norm_form norm_first = {.take = berth_norm_x, .give = give};
+static const berth_norm_form gate_first = {
+    .take = take, .give = berth_norm_weigh, .is_gated = 1, .is_kept = 1};
+static const berth_norm_form norm_first = {.take = berth_norm_x, .give = give, .is_gated = 1};
 
 BERTH_NORM_EITHER(is_gate_first(in), gate_first, norm_first, operands)
 

@@ -52,7 +52,11 @@
 //   widen, narrow   numbers of 16 bits as ones of 32, and their lower halves; _twice: bytes
 //   pack            of four vectors of numbers below 256, joined two by two, the bytes in order:
 //                   pack(join(a, b), join(c, d)); join takes numbers below 2^16, whose order is its
-//                   own
+//                   own; join_lower, join_upper: the halves of any numbers in that order
+//   turn_lower, turn_upper   the halves of two vectors by turns; pack_turns: the bytes of two of
+//                   these, below 256, in order
+//   smaller, larger_words    of two words
+//   all_less        whether every lane is below the other's
 //   power           the power of two with which a begins, at least `least`, a's sign with it; a is
 //                   finite
 //   round_bf16      the upper half of the result is the bf16 that berth_to_bf16 makes
@@ -66,11 +70,12 @@
 //                   fast where BERTH_HAS_TABLE
 //   dot_words       sum + the products of both pairs of signed 16 bits of each lane
 //   dot_bytes       sum + the four products of unsigned bytes by signed ones of each lane
+//   add_down, add_up   the sum, rounded down and up
 //   pick_bytes      of the bytes of two vectors, one behind the other, those that the lowest bits
 //                   of each byte of a third one name
 //
 // dot, dot_bytes and pick_bytes are for machines that berth_vec_has_… them, and no others;
-// join_bf16 is for those that have dot.
+// join_bf16 is for those that have dot, add_down and add_up for those that have pick_bytes.
 //
 //   store_past      past the caches, to an address of the vector's own alignment; a part of a
 //                   kernel ends with berth_past_end, which orders these stores before what follows
@@ -178,6 +183,45 @@ BERTH_INLINE berth_vec_words berth_vec_join(berth_vec_bits a, berth_vec_bits b) 
     return (berth_vec_words)_mm512_packus_epi32((__m512i)a, (__m512i)b);
 }
 
+// Why permutations, here and of turns: one step, where shifts and masks are three.
+BERTH_INLINE berth_vec_words berth_vec_join_lower(berth_vec_bits a, berth_vec_bits b) {
+    return __builtin_shufflevector((berth_vec_words)a, (berth_vec_words)b, 0, 2, 4, 6, 32, 34, 36,
+                                   38, 8, 10, 12, 14, 40, 42, 44, 46, 16, 18, 20, 22, 48, 50, 52,
+                                   54, 24, 26, 28, 30, 56, 58, 60, 62);
+}
+
+BERTH_INLINE berth_vec_words berth_vec_join_upper(berth_vec_bits a, berth_vec_bits b) {
+    return __builtin_shufflevector((berth_vec_words)a, (berth_vec_words)b, 1, 3, 5, 7, 33, 35, 37,
+                                   39, 9, 11, 13, 15, 41, 43, 45, 47, 17, 19, 21, 23, 49, 51, 53,
+                                   55, 25, 27, 29, 31, 57, 59, 61, 63);
+}
+
+BERTH_INLINE berth_vec_words berth_vec_turn_lower(berth_vec_bits even, berth_vec_bits odd) {
+    return __builtin_shufflevector((berth_vec_words)even, (berth_vec_words)odd, 0, 32, 2, 34, 4, 36,
+                                   6, 38, 8, 40, 10, 42, 12, 44, 14, 46, 16, 48, 18, 50, 20, 52, 22,
+                                   54, 24, 56, 26, 58, 28, 60, 30, 62);
+}
+
+BERTH_INLINE berth_vec_words berth_vec_turn_upper(berth_vec_bits even, berth_vec_bits odd) {
+    return __builtin_shufflevector((berth_vec_words)even, (berth_vec_words)odd, 1, 33, 3, 35, 5, 37,
+                                   7, 39, 9, 41, 11, 43, 13, 45, 15, 47, 17, 49, 19, 51, 21, 53, 23,
+                                   55, 25, 57, 27, 59, 29, 61, 31, 63);
+}
+
+BERTH_INLINE berth_vec_bits berth_vec_pack_turns(berth_vec_words ab, berth_vec_words cd) {
+    const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+    return (berth_vec_bits)_mm512_permutexvar_epi64(order,
+                                                    _mm512_packus_epi16((__m512i)ab, (__m512i)cd));
+}
+
+BERTH_INLINE berth_vec_words berth_vec_smaller(berth_vec_words a, berth_vec_words b) {
+    return (berth_vec_words)_mm512_min_epu16((__m512i)a, (__m512i)b);
+}
+
+BERTH_INLINE berth_vec_words berth_vec_larger_words(berth_vec_words a, berth_vec_words b) {
+    return (berth_vec_words)_mm512_max_epu16((__m512i)a, (__m512i)b);
+}
+
 BERTH_INLINE berth_vec_bits berth_vec_pack(berth_vec_words ab, berth_vec_words cd) {
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     const __m512i packed = _mm512_packus_epi16((__m512i)ab, (__m512i)cd);
@@ -252,6 +296,18 @@ BERTH_INLINE berth_vec_bits berth_vec_pick_bytes(berth_vec_bits a, berth_vec_bit
 
 BERTH_INLINE int berth_vec_has_pick_bytes(void) {
     return __builtin_cpu_supports("avx512vbmi") != 0;
+}
+
+BERTH_INLINE berth_vec berth_vec_add_down(berth_vec a, berth_vec b) {
+    return _mm512_add_round_ps(a, b, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+}
+
+BERTH_INLINE berth_vec berth_vec_add_up(berth_vec a, berth_vec b) {
+    return _mm512_add_round_ps(a, b, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
+}
+
+BERTH_INLINE int berth_vec_all_less(berth_vec a, berth_vec b) {
+    return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ) == 0xffff;
 }
 
 BERTH_INLINE int berth_vec_has_subnormal(berth_vec a, berth_vec b) {
@@ -349,6 +405,35 @@ BERTH_INLINE berth_vec_bytes berth_vec_narrow_twice(berth_vec_bits a) {
 
 BERTH_INLINE berth_vec_words berth_vec_join(berth_vec_bits a, berth_vec_bits b) {
     return (berth_vec_words)_mm256_packus_epi32((__m256i)a, (__m256i)b);
+}
+
+BERTH_INLINE berth_vec_words berth_vec_join_lower(berth_vec_bits a, berth_vec_bits b) {
+    return berth_vec_join(a & 0xffffu, b & 0xffffu);
+}
+
+BERTH_INLINE berth_vec_words berth_vec_join_upper(berth_vec_bits a, berth_vec_bits b) {
+    return berth_vec_join(a >> 16, b >> 16);
+}
+
+BERTH_INLINE berth_vec_words berth_vec_turn_lower(berth_vec_bits even, berth_vec_bits odd) {
+    return (berth_vec_words)_mm256_blend_epi16((__m256i)even, (__m256i)(odd << 16), 0xaa);
+}
+
+BERTH_INLINE berth_vec_words berth_vec_turn_upper(berth_vec_bits even, berth_vec_bits odd) {
+    return (berth_vec_words)_mm256_blend_epi16((__m256i)(even >> 16), (__m256i)odd, 0xaa);
+}
+
+BERTH_INLINE berth_vec_bits berth_vec_pack_turns(berth_vec_words ab, berth_vec_words cd) {
+    return (berth_vec_bits)_mm256_permute4x64_epi64(_mm256_packus_epi16((__m256i)ab, (__m256i)cd),
+                                                    0xd8);
+}
+
+BERTH_INLINE berth_vec_words berth_vec_smaller(berth_vec_words a, berth_vec_words b) {
+    return (berth_vec_words)_mm256_min_epu16((__m256i)a, (__m256i)b);
+}
+
+BERTH_INLINE berth_vec_words berth_vec_larger_words(berth_vec_words a, berth_vec_words b) {
+    return (berth_vec_words)_mm256_max_epu16((__m256i)a, (__m256i)b);
 }
 
 BERTH_INLINE berth_vec_bits berth_vec_pack(berth_vec_words ab, berth_vec_words cd) {
@@ -451,6 +536,34 @@ BERTH_INLINE berth_vec_words berth_vec_join(berth_vec_bits a, berth_vec_bits b) 
                                    14);
 }
 
+BERTH_INLINE berth_vec_words berth_vec_join_lower(berth_vec_bits a, berth_vec_bits b) {
+    return berth_vec_join(a, b);
+}
+
+BERTH_INLINE berth_vec_words berth_vec_join_upper(berth_vec_bits a, berth_vec_bits b) {
+    return berth_vec_join(a >> 16, b >> 16);
+}
+
+BERTH_INLINE berth_vec_words berth_vec_turn_lower(berth_vec_bits even, berth_vec_bits odd) {
+    return (berth_vec_words)((even & 0xffffu) | odd << 16);
+}
+
+BERTH_INLINE berth_vec_words berth_vec_turn_upper(berth_vec_bits even, berth_vec_bits odd) {
+    return (berth_vec_words)(even >> 16 | (odd & 0xffff0000u));
+}
+
+BERTH_INLINE berth_vec_words berth_vec_smaller(berth_vec_words a, berth_vec_words b) {
+    const berth_vec_words is_smaller = (berth_vec_words)(a < b);
+    return (a & is_smaller) | (b & ~is_smaller);
+}
+
+BERTH_INLINE berth_vec_words berth_vec_larger_words(berth_vec_words a, berth_vec_words b) {
+    const berth_vec_words is_larger = (berth_vec_words)(a > b);
+    return (a & is_larger) | (b & ~is_larger);
+}
+
+#define berth_vec_pack_turns berth_vec_pack
+
 BERTH_INLINE berth_vec_bits berth_vec_pack(berth_vec_words ab, berth_vec_words cd) {
     typedef uint8_t bytes __attribute__((vector_size(BERTH_LANES * 4)));
     return (berth_vec_bits)__builtin_shufflevector((bytes)ab, (bytes)cd, 0, 2, 4, 6, 8, 10, 12, 14,
@@ -525,6 +638,14 @@ BERTH_INLINE berth_vec berth_vec_power(berth_vec a, float least) {
     return (berth_vec)((berth_vec_bits)kept | ((berth_vec_bits)a & 0x80000000u));
 }
 
+BERTH_INLINE int berth_vec_all_less(berth_vec a, berth_vec b) {
+    int are_less = 1;
+    for (int lane = 0; lane < BERTH_LANES; ++lane) {
+        are_less &= a[lane] < b[lane];
+    }
+    return are_less;
+}
+
 BERTH_INLINE berth_vec berth_vec_if_less(berth_vec a, berth_vec b, berth_vec yes, berth_vec no) {
     const berth_vec_bits is_less = (berth_vec_bits)(a < b);
     return (berth_vec)(((berth_vec_bits)yes & is_less) | ((berth_vec_bits)no & ~is_less));
@@ -586,6 +707,8 @@ BERTH_INLINE berth_vec_bits berth_vec_round_bf16(berth_vec a) {
 #define berth_vec_has_dot_bytes()           0
 #define berth_vec_pick_bytes(a, b, indices) ((void)(a), (void)(b), (indices))
 #define berth_vec_has_pick_bytes()          0
+#define berth_vec_add_down(a, b)            ((a) + (b))
+#define berth_vec_add_up(a, b)              ((a) + (b))
 #define berth_vec_join_bf16(first, second)  ((void)(second), (first))
 #define berth_vec_has_subnormal(a, b)       ((void)(a), (void)(b), 0)
 #define berth_vec_mix(a)                    (a)

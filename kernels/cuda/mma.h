@@ -63,6 +63,20 @@ static __device__ inline void cuda_copy_16(uint32_t to, const void *from, bool i
                  : "memory");
 }
 
+// How the second cache keeps what is read once: it is the first to leave.
+static __device__ inline uint64_t cuda_read_once() {
+    uint64_t policy;
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+// The same of what is there, kept as `policy` says.
+static __device__ inline void cuda_copy_16_by(uint32_t to, const void *from, uint64_t policy) {
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to),
+                 "l"(from), "l"(policy)
+                 : "memory");
+}
+
 static __device__ inline void cuda_end_group() {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }

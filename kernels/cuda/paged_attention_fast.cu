@@ -9,21 +9,88 @@ namespace {
 
 enum { QUERY, KEY, VALUE, SINKS, ALIBI_SLOPES };
 
-struct fast_attention : gpu_attention {
-    cuda_decode_room room;
-    int multiprocessors;
-    int max_sequences;
-    int heads;
-    int kv_heads;
-    int width;
-    cuda_tile_encode encode; // NULL: prefill without groups
-};
-
 berth_status no(const berth_op_site *site, const char *why) {
     return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "%s", why);
 }
 
+berth_status make_room(cuda_attention *self) {
+    const uint64_t pairs =
+        static_cast<uint64_t>(self->max_sequences) * static_cast<uint64_t>(self->kv_heads);
+    void *arrivals = nullptr;
+    const berth_status status = gpu_keep(self, nullptr, pairs * sizeof(int), &arrivals);
+    self->room.arrivals = static_cast<int *>(arrivals);
+    return status;
+}
+
+// Whether the fast kernels take what the call's memory looks like.
+bool is_fast(const gpu_attention_call &call, berth_dtype dtype) {
+    const bool has_codes = call.cache_dtype == BERTH_DTYPE_F8_E4M3FN;
+    return (call.cache_dtype == dtype || has_codes) && gpu_is_aligned(call.query) &&
+           gpu_is_aligned(call.key) && gpu_is_aligned(call.value) && gpu_is_aligned(call.out) &&
+           (reinterpret_cast<uintptr_t>(call.key_cache) |
+            reinterpret_cast<uintptr_t>(call.value_cache)) %
+                   16 ==
+               0;
+}
+
+bool is_plain(const gpu_attention_call &call, const berth_op_args *args) {
+    return args->batch->max_query_len == 1 && call.tokens == call.sequences && call.slots;
+}
+
+berth_status run_fast(const cuda_attention *op, const gpu_attention_call &call,
+                      const berth_op_args *args, const cuda_decode_room &room) {
+    const berth_dtype dtype = args->inputs[QUERY]->dtype;
+    const int longest = static_cast<int>(args->batch->max_query_len);
+    if (room.is_plain) {
+        return cuda_decode(op, call, room, dtype);
+    }
+    berth_status status = gpu_attention_store(op, call, dtype);
+    if (status == BERTH_OK && longest > 1) {
+        const cuda_prefill_call prefill = {&call, longest, op->encode};
+        status = op->encode && call.cache_dtype == dtype ? cuda_prefill_group(op, prefill, dtype)
+                                                         : cuda_prefill(op, call, longest, dtype);
+    }
+    if (status != BERTH_OK || (longest > 1 && call.sequences == 1)) {
+        return status;
+    }
+    return cuda_decode(op, call, room, dtype);
+}
+
 berth_status supports(const berth_op_site *site, const berth_device *device) {
+    return cuda_attention_check(site, device);
+}
+
+void destroy(void *self) {
+    cuda_attention_free(static_cast<cuda_attention *>(self));
+    gpu_destroy(self);
+}
+
+berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
+    berth_status status = gpu_new<cuda_attention>(site, device, out_self);
+    if (status != BERTH_OK) {
+        return status;
+    }
+    status = cuda_attention_read(site, device, static_cast<cuda_attention *>(*out_self));
+    if (status != BERTH_OK) {
+        destroy(*out_self);
+    }
+    return status;
+}
+
+uint64_t workspace(void *self, uint64_t) {
+    return cuda_attention_bytes(static_cast<const cuda_attention *>(self));
+}
+
+berth_status forward(void *self, const berth_op_args *args) {
+    const cuda_attention *op = static_cast<const cuda_attention *>(self);
+    gpu_attention_call call;
+    const berth_status status = gpu_attention_begin(op, args, &call);
+    return status == BERTH_OK ? cuda_attention_run(op, call, args, nullptr) : status;
+}
+
+} // namespace
+
+berth_status cuda_attention_check(const berth_op_site *site, const berth_device *device) {
     const berth_value_type *query = site->inputs[QUERY];
     const berth_value_type *key = site->inputs[KEY];
     const berth_gpu *gpu = static_cast<const berth_gpu *>(device->self);
@@ -56,21 +123,8 @@ berth_status supports(const berth_op_site *site, const berth_device *device) {
                : no(site, "only blocks of 16, 32, 64 … tokens");
 }
 
-berth_status make_room(fast_attention *self) {
-    const uint64_t pairs =
-        static_cast<uint64_t>(self->max_sequences) * static_cast<uint64_t>(self->kv_heads);
-    void *arrivals = nullptr;
-    const berth_status status = gpu_keep(self, nullptr, pairs * sizeof(int), &arrivals);
-    self->room.arrivals = static_cast<int *>(arrivals);
-    return status;
-}
-
-berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
-    berth_status status = gpu_new<fast_attention>(site, device, out_self);
-    if (status != BERTH_OK) {
-        return status;
-    }
-    fast_attention *self = static_cast<fast_attention *>(*out_self);
+berth_status cuda_attention_read(const berth_op_site *site, const berth_device *device,
+                                 cuda_attention *self) {
     gpu_attention_read(site, self);
     self->multiprocessors = self->gpu->multiprocessors[device->index];
     self->max_sequences = static_cast<int>(site->max_sequences);
@@ -79,73 +133,39 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
     self->width = static_cast<int>(site->inputs[QUERY]->dims[2].b);
     self->encode =
         self->gpu->groups[device->index] && self->width == 128 ? cuda_find_tile_encode() : nullptr;
-    status = make_room(self);
-    if (status != BERTH_OK) {
-        gpu_destroy(self);
-    }
-    return status;
+    return make_room(self);
 }
 
-void destroy(void *self) {
-    (void)gpuFree(static_cast<fast_attention *>(self)->room.arrivals);
-    gpu_destroy(self);
+void cuda_attention_free(const cuda_attention *self) {
+    (void)gpuFree(self->room.arrivals);
 }
 
-uint64_t workspace(void *self, uint64_t) {
-    const fast_attention *op = static_cast<const fast_attention *>(self);
-    return cuda_decode_bytes(op->multiprocessors, op->max_sequences, op->heads, op->kv_heads,
-                             op->width);
+uint64_t cuda_attention_bytes(const cuda_attention *self) {
+    return cuda_decode_bytes(self->multiprocessors, self->max_sequences, self->heads,
+                             self->kv_heads, self->width);
 }
 
-// Whether the fast kernels take what the call's memory looks like.
-bool is_fast(const gpu_attention_call &call, berth_dtype dtype) {
-    const bool has_codes = call.cache_dtype == BERTH_DTYPE_F8_E4M3FN;
-    return (call.cache_dtype == dtype || has_codes) && gpu_is_aligned(call.query) &&
-           gpu_is_aligned(call.key) && gpu_is_aligned(call.value) && gpu_is_aligned(call.out) &&
-           (reinterpret_cast<uintptr_t>(call.key_cache) |
-            reinterpret_cast<uintptr_t>(call.value_cache)) %
-                   16 ==
-               0;
+int cuda_attention_is_decode(const gpu_attention_call &call, const berth_op_args *args) {
+    return is_plain(call, args) && is_fast(call, args->inputs[QUERY]->dtype);
 }
 
-berth_status run_fast(const fast_attention *op, const gpu_attention_call &call,
-                      const berth_op_args *args, berth_dtype dtype) {
-    const int longest = static_cast<int>(args->batch->max_query_len);
-    cuda_decode_room room = op->room;
-    room.parts = static_cast<float *>(berth_gpu_data(args->workspace));
-    room.splits = cuda_decode_splits(op->multiprocessors, call.sequences, call.kv_heads);
-    room.is_plain = longest == 1 && call.tokens == call.sequences && call.slots;
-    if (room.is_plain) {
-        return cuda_decode(op, call, room, dtype);
-    }
-    berth_status status = gpu_attention_store(op, call, dtype);
-    if (status == BERTH_OK && longest > 1) {
-        const cuda_prefill_call prefill = {&call, longest, op->encode};
-        status = op->encode && call.cache_dtype == dtype ? cuda_prefill_group(op, prefill, dtype)
-                                                         : cuda_prefill(op, call, longest, dtype);
-    }
-    if (status != BERTH_OK || (longest > 1 && call.sequences == 1)) {
-        return status;
-    }
-    return cuda_decode(op, call, room, dtype);
-}
-
-berth_status forward(void *self, const berth_op_args *args) {
-    const fast_attention *op = static_cast<const fast_attention *>(self);
+berth_status cuda_attention_run(const cuda_attention *op, const gpu_attention_call &call,
+                                const berth_op_args *args, const cuda_decode_turn *turn) {
     const berth_dtype dtype = args->inputs[QUERY]->dtype;
-    gpu_attention_call call;
-    berth_status status = gpu_attention_begin(op, args, &call);
-    if (status != BERTH_OK || call.tokens == 0) {
-        return status;
+    if (call.tokens == 0) {
+        return BERTH_OK;
     }
     if (is_fast(call, dtype)) {
-        return run_fast(op, call, args, dtype);
+        cuda_decode_room room = op->room;
+        room.parts = static_cast<float *>(berth_gpu_data(args->workspace));
+        room.splits = cuda_decode_splits(op->multiprocessors, call.sequences, call.kv_heads);
+        room.is_plain = is_plain(call, args);
+        room.turn = turn ? *turn : cuda_decode_turn{};
+        return run_fast(op, call, args, room);
     }
-    status = gpu_attention_store(op, call, dtype);
+    const berth_status status = gpu_attention_store(op, call, dtype);
     return status == BERTH_OK ? gpu_attention_run(op, call, dtype) : status;
 }
-
-} // namespace
 
 extern "C" {
 extern const berth_op_impl berth_kernel_paged_attention_fast;

@@ -10,6 +10,7 @@ constexpr int PACKS = 4;         // that a thread of a block keeps
 constexpr int WARP_ROWS = 4;     // rows of a block, where a row has a warp
 constexpr int MAX_THREADS = 512; // of a row
 constexpr int FEW_ROWS = 128;    // leave multiprocessors idle
+constexpr int SOME_ROWS = 512;   // are all at work at once
 
 enum { INPUT_X, INPUT_RESIDUAL, INPUT_WEIGHT };
 enum { OUTPUT_Y, OUTPUT_RESIDUAL };
@@ -107,7 +108,7 @@ template <typename T, int N, int COUNT, bool ADDS> struct kept_row {
             }
         }
     }
-    // `weight` NULL: ones; `held`: the first pack's weights where they are there already.
+    // `weight` NULL: ones; `held`: the packs' weights where they are there already.
     __device__ void store_y(T *to, const T *weight, const gpu_pack<T, N> *held, int hidden,
                             float scale, int first, int step) const {
         gpu_pack<T, N> w;
@@ -119,7 +120,7 @@ template <typename T, int N, int COUNT, bool ADDS> struct kept_row {
         for (int p = 0; p < COUNT; ++p) {
             const int i = first + p * step;
             if (i < hidden) {
-                w = !weight ? w : held && p == 0 ? *held : gpu_load<T, N>(weight, i);
+                w = !weight ? w : held ? held[p] : gpu_load<T, N>(weight, i);
                 gpu_pack<T, N> out;
 #pragma unroll
                 for (int j = 0; j < N; ++j) {
@@ -131,11 +132,11 @@ template <typename T, int N, int COUNT, bool ADDS> struct kept_row {
     }
 };
 
-// A block a row. Few rows: the weights, of which a thread mostly has one pack, are loaded before
-// the kernel waits for its input: beside the traffic of the next product's weights a load takes 1
-// us. Why a block has no second row: 75 % of a copy, as blocks that stay need more registers and
-// wait for their sums together; rows that come with new blocks are always on their way.
-template <typename T, int N, bool ADDS, bool IS_FEW>
+// A block a row. Some rows: the weights are loaded before the kernel waits for its input: beside
+// the traffic of the next product's weights a load takes 1 us. Why a block has no second row: 75 %
+// of a copy, as blocks that stay need more registers and wait for their sums together; rows that
+// come with new blocks are always on their way.
+template <typename T, int N, bool ADDS, bool IS_SOME>
 __global__ void __launch_bounds__(MAX_THREADS) rms_norm_kernel(operands all) {
     __shared__ float room[MAX_THREADS / 32];
     const int hidden = static_cast<int>(all.hidden);
@@ -145,12 +146,9 @@ __global__ void __launch_bounds__(MAX_THREADS) rms_norm_kernel(operands all) {
     const T *weight = static_cast<const T *>(all.weight);
     kept_row<T, N, PACKS, ADDS> kept;
     gpu_let_next_begin();
-    gpu_pack<T, N> held = {};
-    if (IS_FEW && weight && first < hidden) {
-        held = gpu_load<T, N>(weight, first);
-    }
-    for (int i = first + step; IS_FEW && weight && i < hidden; i += step) {
-        gpu_fetch(weight + i);
+    gpu_pack<T, N> held[IS_SOME ? PACKS : 1];
+    if (IS_SOME && weight) {
+        kept.load_packs(weight, hidden, first, step, held);
     }
     gpu_wait_for_inputs();
     const row_of<T> row = find_row<T>(all, blockIdx.x);
@@ -160,7 +158,7 @@ __global__ void __launch_bounds__(MAX_THREADS) rms_norm_kernel(operands all) {
     }
     const float squares = kept.squares(columns, hidden, first, step);
     const float scale = scale_of(all, gpu_block_sum(squares, room));
-    kept.store_y(row.y, weight, IS_FEW ? &held : nullptr, hidden, scale, first, step);
+    kept.store_y(row.y, weight, IS_SOME ? held : nullptr, hidden, scale, first, step);
 }
 
 // A warp a row, of at most 32 · N · COUNT elements.
@@ -284,7 +282,7 @@ berth_status start(const norm *op, const operands &all, bool is_vector) {
     const int64_t threads = even < MAX_THREADS ? even : MAX_THREADS;
     const gpu_grid grid = {dim3(static_cast<unsigned>(all.rows)),
                            dim3(static_cast<unsigned>(threads)), 0};
-    return all.rows < FEW_ROWS
+    return all.rows <= SOME_ROWS
                ? gpu_run(op, "rms_norm", grid, rms_norm_kernel<T, N, ADDS, true>, all)
                : gpu_run(op, "rms_norm", grid, rms_norm_kernel<T, N, ADDS, false>, all);
 }

@@ -3,7 +3,7 @@
 // circle of its own. Heads of query and key are on their way from memory while the cosines and
 // sines are put into shared memory; products and sums in f32, one rounding. A position beyond the
 // rope makes the token NaN, so that the step fails where a token is chosen.
-#include "launch.h"
+#include "rotary.h"
 
 #include <math.h>
 
@@ -19,20 +19,7 @@ constexpr int MAX_HALF = 512;
 enum { POSITIONS, QUERY, KEY, CACHE, COS_COEF, SIN_COEF };
 
 struct rotary : gpu_op {
-    float *angles; // [half] in device memory, per position
-    int32_t *axes; // [half] there too: rows of positions; NULL: there is one
-    int64_t length;
-    int64_t half;      // pairs
-    int64_t skipped;   // columns before the first pair
-    int64_t first_row; // of a cache
-    int64_t is_neox;
-    int64_t columns; // of an image's patches, 0: positions are in a row
-    int64_t circles; // of a token
-    int64_t waves;   // that coefficients mix, 0: there are none
-    float sign;      // of sines
-    float scale;     // of cosines and sines
-    int is_cast;     // a cache of f32 is rounded, too
-    int is_f32;      // what is computed is not rounded
+    gpu_rotary of;
 };
 
 struct operands {
@@ -71,23 +58,15 @@ __device__ float distance_of(const operands &all, int64_t position, int pair) {
     return position < all.length - 1 ? static_cast<float>(place + 1) : 0.0f;
 }
 
-// Where a pair is on the circle at a position.
-struct point {
-    float cosine;
-    float sine;
-};
-
-__device__ point find_point(const operands &all, int64_t position, int pair) {
-    point out = {NAN, NAN};
+__device__ gpu_point find_point(const operands &all, int64_t position, int pair) {
+    gpu_point out = {NAN, NAN};
     const bool is_known = position >= 0 && position < all.length;
     if (is_known && all.cache) {
         const int64_t row = (all.first_row + position) * gridDim.y + blockIdx.y;
         out.cosine = gpu_load_any(all.cache, all.cache_dtype, row * 2 * all.half + pair);
         out.sine = gpu_load_any(all.cache, all.cache_dtype, (row * 2 + 1) * all.half + pair);
     } else if (is_known) {
-        sincosf(distance_of(all, position, pair) * all.angles[pair], &out.sine, &out.cosine);
-        out.sine *= all.scale;
-        out.cosine *= all.scale;
+        out = gpu_point_at(distance_of(all, position, pair), all.angles[pair], all.scale);
     }
     return out;
 }
@@ -101,7 +80,7 @@ template <typename T> __device__ void mix_waves(const operands &all, float *circ
     __shared__ float waves[2][MAX_HALF];
     const int64_t position = gpu_integer(all.positions, all.position_dtype, blockIdx.x);
     for (int i = threadIdx.x; i < all.waves; i += static_cast<int>(blockDim.x)) {
-        const point at = find_point(all, position, i);
+        const gpu_point at = find_point(all, position, i);
         waves[0][i] = at.cosine;
         waves[1][i] = at.sine;
     }
@@ -127,7 +106,7 @@ template <typename T> __device__ void fill_circle(const operands &all, float *ci
     }
     for (int i = threadIdx.x; i < all.half; i += static_cast<int>(blockDim.x)) {
         const int64_t axis = all.axes ? all.axes[i] : 0;
-        const point at = find_point(
+        const gpu_point at = find_point(
             all, gpu_integer(all.positions, all.position_dtype, axis * gridDim.x + blockIdx.x), i);
         circle[i] = kept<T>(all, at.cosine);
         circle[all.half + i] = all.sign * kept<T>(all, at.sine);
@@ -175,10 +154,10 @@ template <typename T, int N> struct pairs {
         gpu_pack<T, N> high;
 #pragma unroll
         for (int j = 0; j < N; ++j) {
-            const float x1 = gpu_float(a.at[j]);
-            const float x2 = gpu_float(b.at[j]);
-            low.at[j] = gpu_round<T>(x1 * cosines[i + j] - x2 * sines[i + j]);
-            high.at[j] = gpu_round<T>(x2 * cosines[i + j] + x1 * sines[i + j]);
+            const gpu_turned turned =
+                gpu_turn(gpu_float(a.at[j]), gpu_float(b.at[j]), cosines[i + j], sines[i + j]);
+            low.at[j] = gpu_round<T>(turned.first);
+            high.at[j] = gpu_round<T>(turned.second);
         }
         gpu_store<T, N>(head.out, first, low);
         gpu_store<T, N>(head.out, second, high);
@@ -229,27 +208,8 @@ __global__ void __launch_bounds__(MAX_THREADS) rotary_kernel(operands all) {
 
 // ---- the host's side ----------------------------------------------------------------------------
 
-berth_status supports(const berth_op_site *site, const berth_device *) {
-    if (!berth_rope_is_known(site) && !berth_rope_is(site, "mllama4") &&
-        !berth_rope_is(site, "fope")) {
-        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "rope_type is '%s'",
-                                 berth_site_attribute(site, "rope_type")->str);
-    }
-    return berth_rope_pairs(site) <= MAX_HALF
-               ? BERTH_OK
-               : BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "at most %d pairs of a head",
-                                   MAX_HALF);
-}
-
-void destroy(void *self) {
-    rotary *op = static_cast<rotary *>(self);
-    (void)gpuFree(op->angles);
-    (void)gpuFree(op->axes);
-    gpu_destroy(self);
-}
-
 // Angles and axes of the pairs, in device memory.
-berth_status keep_pairs(const berth_op_site *site, rotary *self) {
+berth_status keep_pairs(const berth_op_site *site, const gpu_op *op, gpu_rotary *self) {
     float angles[MAX_HALF] = {};
     int32_t axes[MAX_HALF];
     const uint64_t count = static_cast<uint64_t>(self->half);
@@ -265,19 +225,19 @@ berth_status keep_pairs(const berth_op_site *site, rotary *self) {
     for (int64_t i = 0; i < self->half && has_axes; ++i) {
         axes[i] = berth_rope_axis(site, i);
     }
-    const berth_status status = gpu_keep(self, angles, count * sizeof angles[0], &memory);
+    const berth_status status = gpu_keep(op, angles, count * sizeof angles[0], &memory);
     self->angles = static_cast<float *>(memory);
     if (status != BERTH_OK || !has_axes) {
         return status;
     }
     memory = nullptr;
-    const berth_status kept = gpu_keep(self, axes, count * sizeof axes[0], &memory);
+    const berth_status kept = gpu_keep(op, axes, count * sizeof axes[0], &memory);
     self->axes = static_cast<int32_t *>(memory);
     return kept;
 }
 
 // Circles of a token, and the waves that are mixed to them: of fope by its cache or coefficients.
-void count_circles(const berth_op_site *site, rotary *self) {
+void count_circles(const berth_op_site *site, gpu_rotary *self) {
     const berth_value_type *cache = site->inputs[CACHE];
     const berth_value_type *mixture = site->inputs[COS_COEF];
     self->circles = 1;
@@ -289,12 +249,102 @@ void count_circles(const berth_op_site *site, rotary *self) {
     }
 }
 
+operands operands_of(const gpu_rotary &of, const berth_op_args *args, const gpu_rows *turned) {
+    const berth_tensor *positions = args->inputs[POSITIONS];
+    const berth_tensor *query = args->inputs[QUERY];
+    const berth_tensor *cache = args->inputs[CACHE];
+    operands all = {};
+    all.positions = berth_gpu_data(positions);
+    all.position_dtype = positions->dtype;
+    for (int which = 0; which < 2; ++which) {
+        all.x[which] = gpu_rows_of(args->inputs[QUERY + which]);
+        all.out[which] = turned[which];
+    }
+    all.cache = cache ? berth_gpu_data(cache) : nullptr;
+    all.cache_dtype = cache ? cache->dtype : query->dtype;
+    for (int which = 0; which < 2 && of.waves > 0; ++which) {
+        all.mixtures[which] = berth_gpu_data(args->inputs[COS_COEF + which]);
+        all.mixture_dtypes[which] = args->inputs[COS_COEF + which]->dtype;
+    }
+    all.angles = of.angles;
+    all.axes = of.axes;
+    all.scale = of.scale;
+    all.sign = of.sign;
+    all.half = static_cast<int>(of.half);
+    all.waves = static_cast<int>(of.waves);
+    all.columns = static_cast<int>(of.columns);
+    all.heads = static_cast<int>(all.x[0].inner / of.circles);
+    all.all_heads = all.heads + (all.x[1].data ? static_cast<int>(all.x[1].inner / of.circles) : 0);
+    all.width = static_cast<int>(query->shape[2]);
+    all.skipped = static_cast<int>(of.skipped);
+    all.is_neox = of.is_neox != 0;
+    all.rounds = cache ? of.is_cast || cache->dtype != BERTH_DTYPE_F32 : !of.is_f32;
+    all.first_row = of.first_row;
+    all.length = of.length;
+    return all;
+}
+
+struct work {
+    operands all;
+    int64_t tokens;
+    int64_t circles; // of a token
+};
+
+template <typename T, int N> berth_status start(const gpu_op *op, const work &at_hand) {
+    const operands &all = at_hand.all;
+    const int64_t wanted = gpu_ceil(all.all_heads * (all.half / N), KEPT);
+    const int64_t even = (wanted + 31) / 32 * 32;
+    const int64_t threads = even < MAX_THREADS ? even : int64_t{MAX_THREADS};
+    const gpu_grid grid = {
+        dim3(static_cast<unsigned>(at_hand.tokens), static_cast<unsigned>(at_hand.circles)),
+        dim3(static_cast<unsigned>(threads)), 0};
+    return gpu_run(op, "rotary_embedding", grid, rotary_kernel<T, N>, all);
+}
+
+berth_status supports(const berth_op_site *site, const berth_device *) {
+    return gpu_rotary_check(site);
+}
+
+void destroy(void *self) {
+    gpu_rotary_free(&static_cast<rotary *>(self)->of);
+    gpu_destroy(self);
+}
+
 berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     berth_status status = gpu_new<rotary>(site, device, out_self);
     if (status != BERTH_OK) {
         return status;
     }
     rotary *self = static_cast<rotary *>(*out_self);
+    status = gpu_rotary_read(site, self, &self->of);
+    if (status != BERTH_OK) {
+        destroy(self);
+    }
+    return status;
+}
+
+berth_status forward(void *self, const berth_op_args *args) {
+    const rotary *op = static_cast<const rotary *>(self);
+    const gpu_rows turned[] = {gpu_rows_of(args->outputs[0]),
+                               gpu_rows_of(args->inputs[KEY] ? args->outputs[1] : nullptr)};
+    return gpu_rotary_run(op, op->of, args, turned);
+}
+
+} // namespace
+
+berth_status gpu_rotary_check(const berth_op_site *site) {
+    if (!berth_rope_is_known(site) && !berth_rope_is(site, "mllama4") &&
+        !berth_rope_is(site, "fope")) {
+        return BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "rope_type is '%s'",
+                                 berth_site_attribute(site, "rope_type")->str);
+    }
+    return berth_rope_pairs(site) <= MAX_HALF
+               ? BERTH_OK
+               : BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "at most %d pairs of a head",
+                                   MAX_HALF);
+}
+
+berth_status gpu_rotary_read(const berth_op_site *site, const gpu_op *op, gpu_rotary *self) {
     const bool is_last = berth_rope_number(site, "is_deepseek_v4", 0) != 0;
     const bool is_image = berth_rope_is(site, "mllama4");
     self->half = berth_rope_pairs(site);
@@ -308,64 +358,20 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
     self->is_f32 = is_last || is_image;
     self->columns = is_image ? static_cast<int64_t>(sqrt(berth_rope_length(site) - 1)) : 0;
     count_circles(site, self);
-    status = keep_pairs(site, self);
-    if (status != BERTH_OK) {
-        destroy(self);
-    }
-    return status;
+    return keep_pairs(site, op, self);
 }
 
-operands operands_of(const rotary *op, const berth_op_args *args) {
-    const berth_tensor *positions = args->inputs[POSITIONS];
-    const berth_tensor *query = args->inputs[QUERY];
-    const berth_tensor *cache = args->inputs[CACHE];
-    operands all = {};
-    all.positions = berth_gpu_data(positions);
-    all.position_dtype = positions->dtype;
-    all.x[0] = gpu_rows_of(query);
-    all.out[0] = gpu_rows_of(args->outputs[0]);
-    all.x[1] = gpu_rows_of(args->inputs[KEY]);
-    all.out[1] = gpu_rows_of(args->inputs[KEY] ? args->outputs[1] : nullptr);
-    all.cache = cache ? berth_gpu_data(cache) : nullptr;
-    all.cache_dtype = cache ? cache->dtype : query->dtype;
-    for (int which = 0; which < 2 && op->waves > 0; ++which) {
-        all.mixtures[which] = berth_gpu_data(args->inputs[COS_COEF + which]);
-        all.mixture_dtypes[which] = args->inputs[COS_COEF + which]->dtype;
-    }
-    all.angles = op->angles;
-    all.axes = op->axes;
-    all.scale = op->scale;
-    all.sign = op->sign;
-    all.half = static_cast<int>(op->half);
-    all.waves = static_cast<int>(op->waves);
-    all.columns = static_cast<int>(op->columns);
-    all.heads = static_cast<int>(all.x[0].inner / op->circles);
-    all.all_heads =
-        all.heads + (all.x[1].data ? static_cast<int>(all.x[1].inner / op->circles) : 0);
-    all.width = static_cast<int>(query->shape[2]);
-    all.skipped = static_cast<int>(op->skipped);
-    all.is_neox = op->is_neox != 0;
-    all.rounds = cache ? op->is_cast || cache->dtype != BERTH_DTYPE_F32 : !op->is_f32;
-    all.first_row = op->first_row;
-    all.length = op->length;
-    return all;
+void gpu_rotary_free(const gpu_rotary *self) {
+    (void)gpuFree(self->angles);
+    (void)gpuFree(self->axes);
 }
 
-template <typename T, int N>
-berth_status start(const rotary *op, const operands &all, int64_t tokens) {
-    const int64_t wanted = gpu_ceil(all.all_heads * (all.half / N), KEPT);
-    const int64_t even = (wanted + 31) / 32 * 32;
-    const int64_t threads = even < MAX_THREADS ? even : int64_t{MAX_THREADS};
-    const gpu_grid grid = {dim3(static_cast<unsigned>(tokens), static_cast<unsigned>(op->circles)),
-                           dim3(static_cast<unsigned>(threads)), 0};
-    return gpu_run(op, "rotary_embedding", grid, rotary_kernel<T, N>, all);
-}
-
-berth_status forward(void *self, const berth_op_args *args) {
-    const rotary *op = static_cast<const rotary *>(self);
-    const operands all = operands_of(op, args);
-    const int64_t tokens = args->inputs[QUERY]->shape[0];
-    if (tokens == 0) {
+berth_status gpu_rotary_run(const gpu_op *op, const gpu_rotary &rotary, const berth_op_args *args,
+                            const gpu_rows *turned) {
+    const work at_hand = {operands_of(rotary, args, turned), args->inputs[QUERY]->shape[0],
+                          rotary.circles};
+    const operands &all = at_hand.all;
+    if (at_hand.tokens == 0) {
         return BERTH_OK;
     }
     return gpu_with_type(args->inputs[QUERY]->dtype, [&](auto type) {
@@ -374,11 +380,9 @@ berth_status forward(void *self, const berth_op_args *args) {
         const bool is_wide = all.is_neox && all.half % N == 0 && all.skipped % N == 0 &&
                              gpu_is_aligned(all.x[0]) && gpu_is_aligned(all.x[1]) &&
                              gpu_is_aligned(all.out[0]) && gpu_is_aligned(all.out[1]);
-        return is_wide ? start<T, N>(op, all, tokens) : start<T, 1>(op, all, tokens);
+        return is_wide ? start<T, N>(op, at_hand) : start<T, 1>(op, at_hand);
     });
 }
-
-} // namespace
 
 extern "C" {
 extern const berth_op_impl berth_kernel_rotary_embedding;

@@ -8,7 +8,7 @@
 
 #include "rules.h"
 
-#define FUSED_ATTRIBUTES 8 // of a part, at most
+#define FUSED_ATTRIBUTES 32 // of a part, at most
 
 // ---- parts --------------------------------------------------------------------------------------
 
@@ -30,6 +30,7 @@ typedef struct fused_part {
     berth_attribute values[FUSED_ATTRIBUTES];
     const berth_attribute *attributes[FUSED_ATTRIBUTES];
     const berth_tensor *tensors[BERTH_MAX_INPUTS];
+    const berth_op_args *call; // of the whole, whose states and batch are the part's; NULL: none
 } fused_part;
 
 // No inputs yet; attributes as they are without a word.
@@ -124,7 +125,13 @@ static inline berth_status fused_run(fused_part *self, const berth_tensor *first
     berth_tensor outputs[2] = {*first, second ? *second : *first};
     berth_tensor *const given[2] = {&outputs[0], &outputs[1]};
     const berth_op_args args = {
-        .size = sizeof args, .inputs = self->tensors, .outputs = given, .workspace = &workspace};
+        .size = sizeof args,
+        .inputs = self->tensors,
+        .outputs = given,
+        .states = self->call ? self->call->states : NULL,
+        .workspace = &workspace,
+        .batch = self->call ? self->call->batch : NULL,
+    };
     return self->of->reference(&self->site, &args);
 }
 

@@ -14,6 +14,7 @@
 #include <berth/layer.h>
 #include <berth/model.h>
 #include <berth/op.h>
+#include <berth/pass.h>
 #include <berth/platform.h>
 #include <berth/quant.h>
 #include <berth/status.h>
@@ -49,6 +50,8 @@ struct berth_registrar {
     berth_status (*add_model)(berth_registrar *registrar, const berth_model *model, uint64_t flags);
     berth_status (*add_attention_backend)(berth_registrar *registrar,
                                           const berth_attention_backend *backend, uint64_t flags);
+    // From ABI 1.1 on.
+    berth_status (*add_pass)(berth_registrar *registrar, const berth_pass *pass, uint64_t flags);
 };
 
 typedef struct berth_entry_point {

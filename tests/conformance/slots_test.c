@@ -67,6 +67,12 @@ static const origin origins[] = {
      .tables = {BERTH_TABLE_OP},
      .count = 1,
      },
+    {
+     .library = "tests/core/libberth-core-passes.so",
+     .flags = "1",
+     .tables = {BERTH_TABLE_PASS, BERTH_TABLE_PATTERN},
+     .count = 2,
+     },
 };
 
 // Not tagged, and each may be absent.
@@ -255,13 +261,15 @@ TEST_CASES(a_slot_may_be_missing_or_is_named) {
 }
 
 // Every kind of table that a plugin can add is taken apart above, but for the elements of an op's
-// arrays, which tests/unit/registry_check_test.c has, and for a second library's, which
-// tests/unit/registry_op_library_test.c has.
+// arrays, which tests/unit/registry_check_test.c has, for a second library's, which
+// tests/unit/registry_op_library_test.c has, and for those of a pattern, which
+// tests/unit/registry_pass_test.c has.
 TEST(every_table_has_an_origin) {
-    bool has_origin[BERTH_TABLE_OP_LIBRARY + 1] = {
-        [BERTH_TABLE_OP_LIBRARY] = true, [BERTH_TABLE_ARGUMENT] = true,
-        [BERTH_TABLE_ATTRIBUTE] = true,  [BERTH_TABLE_VALUE] = true,
-        [BERTH_TABLE_RULE] = true,
+    bool has_origin[BERTH_TABLE_PATTERN_INPUT + 1] = {
+        [BERTH_TABLE_OP_LIBRARY] = true,    [BERTH_TABLE_ARGUMENT] = true,
+        [BERTH_TABLE_ATTRIBUTE] = true,     [BERTH_TABLE_VALUE] = true,
+        [BERTH_TABLE_RULE] = true,          [BERTH_TABLE_PATTERN_NODE] = true,
+        [BERTH_TABLE_PATTERN_INPUT] = true,
     };
     for (size_t i = 0; i < BERTH_COUNT(origins); ++i) {
         for (size_t k = 0; k < origins[i].count; ++k) {

@@ -5,12 +5,13 @@
 // a case rotate through more memory than four times the second cache.
 //
 // `kernels small` only compares, at sizes for compute-sanitizer. Else prints one line a case: name,
-// microseconds, what bounds it, its rate, its share of the ceiling; `kernels linear`: only those of
-// linear. Status 1 where linear is slower than it must be beside what cuBLASLt proposes.
+// microseconds, what bounds it, its rate, its share of the ceiling; `kernels linear [ROWS…]`: only
+// those of linear, of so many rows; `kernels decode`: only decode attention. Status 1 where linear
+// is slower than it must be beside what cuBLASLt proposes.
 #include <cuda/attention/attention.h>
 #include <cuda/product/product.h>
 
-#include "host.cuh"
+#include "bench.cuh"
 #include "proposals.cuh"
 
 #include <algorithm>
@@ -34,191 +35,6 @@ int32_t cuda_code_has_groups(void);
 }
 
 namespace {
-
-constexpr int SAMPLES = 15;
-constexpr size_t GIB = size_t(1) << 30;
-constexpr size_t BEYOND_CACHE = size_t(256) << 20;
-
-// ---- a host -------------------------------------------------------------------------------------
-
-berth_host host;
-berth_gpu gpu;
-berth_device device;
-double copy_rate;    // bytes a second, read and written
-double product_rate; // floating-point operations a second
-
-void must(bool is_true, const char *what) {
-    if (!is_true) {
-        fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(cudaGetLastError()));
-        exit(1);
-    }
-}
-
-// ---- memory -------------------------------------------------------------------------------------
-
-__global__ void fill_kernel(uint16_t *to, size_t count, float scale) {
-    for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < count;
-         i += size_t(gridDim.x) * blockDim.x) {
-        uint64_t x = (i + 1) * UINT64_C(0x9E3779B97F4A7C15);
-        x = (x ^ x >> 29) * UINT64_C(0xBF58476D1CE4E5B9);
-        const float unit = static_cast<float>(x >> 40) / 16777216.0f - 0.5f;
-        to[i] = gpu_to_bf16_bits(unit * scale);
-    }
-}
-
-void *make(size_t bytes, float scale = 0.1f) {
-    void *memory = nullptr;
-    must(cudaMalloc(&memory, bytes) == cudaSuccess, "memory");
-    fill_kernel<<<1024, 256>>>(static_cast<uint16_t *>(memory), bytes / 2, scale);
-    must(cudaDeviceSynchronize() == cudaSuccess, "filling");
-    return memory;
-}
-
-template <typename T> T *upload(const std::vector<T> &from) {
-    void *memory = nullptr;
-    must(cudaMalloc(&memory, from.size() * sizeof(T)) == cudaSuccess, "memory");
-    must(cudaMemcpy(memory, from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice) ==
-             cudaSuccess,
-         "upload");
-    return static_cast<T *>(memory);
-}
-
-// The largest distance of two tensors of bf16, beside the second's largest element; NaN where one
-// is.
-double distance_of(const void *a, const void *b, size_t count) {
-    std::vector<uint16_t> host_a(count), host_b(count);
-    double largest = 0;
-    double distance = 0;
-    must(cudaDeviceSynchronize() == cudaSuccess &&
-             cudaMemcpy(host_a.data(), a, count * 2, cudaMemcpyDeviceToHost) == cudaSuccess &&
-             cudaMemcpy(host_b.data(), b, count * 2, cudaMemcpyDeviceToHost) == cudaSuccess,
-         "comparing");
-    for (size_t i = 0; i < count; ++i) {
-        const uint32_t bits[2] = {uint32_t(host_a[i]) << 16, uint32_t(host_b[i]) << 16};
-        float values[2];
-        memcpy(values, bits, sizeof values);
-        const double apart = fabs(double(values[0]) - double(values[1]));
-        distance = apart > distance || apart != apart ? apart : distance;
-        largest = std::max(largest, fabs(double(values[1])));
-    }
-    return distance / largest;
-}
-
-// A tensor with its shape.
-struct tensor {
-    berth_tensor at;
-    int64_t shape[4];
-    int64_t strides[4];
-};
-
-void describe(tensor *out, void *data, berth_dtype dtype, std::vector<int64_t> shape) {
-    int64_t stride = 1;
-    for (size_t i = shape.size(); i-- > 0;) {
-        out->shape[i] = shape[i];
-        out->strides[i] = stride;
-        stride *= shape[i];
-    }
-    out->at = berth_tensor{
-        sizeof(berth_tensor), data, BERTH_MEMORY_CUDA, 0, (int32_t)shape.size(), dtype, out->shape,
-        out->strides,         0};
-}
-
-// ---- timing -------------------------------------------------------------------------------------
-
-// Median seconds of one of `runs` calls, queued one behind another.
-template <typename F> double seconds_of(int runs, F call, int wanted = SAMPLES) {
-    cudaEvent_t begin;
-    cudaEvent_t end;
-    std::vector<float> samples;
-    must(cudaEventCreate(&begin) == cudaSuccess && cudaEventCreate(&end) == cudaSuccess, "events");
-    for (int sample = 0; sample < wanted + 2; ++sample) {
-        float milliseconds = 0;
-        (void)cudaEventRecord(begin, gpu.streams[0]);
-        for (int run = 0; run < runs; ++run) {
-            call(run);
-        }
-        (void)cudaEventRecord(end, gpu.streams[0]);
-        must(cudaEventSynchronize(end) == cudaSuccess, "timing");
-        (void)cudaEventElapsedTime(&milliseconds, begin, end);
-        if (sample >= 2) {
-            samples.push_back(milliseconds);
-        }
-    }
-    (void)cudaEventDestroy(begin);
-    (void)cudaEventDestroy(end);
-    std::sort(samples.begin(), samples.end());
-    return samples[samples.size() / 2] / 1e3 / runs;
-}
-
-void print_bytes(const char *name, double seconds, double bytes) {
-    printf("%-44s %10.2f us  %8.1f GB/s     %5.1f %% of the copy\n", name, seconds * 1e6,
-           bytes / seconds / 1e9, 100 * bytes / seconds / copy_rate);
-}
-
-void print_flops(const char *name, double seconds, double flops) {
-    printf("%-44s %10.2f us  %8.1f TFLOP/s  %5.1f %% of the product\n", name, seconds * 1e6,
-           flops / seconds / 1e12, 100 * flops / seconds / product_rate);
-}
-
-// ---- sites --------------------------------------------------------------------------------------
-
-berth_value_type type_of(berth_dtype dtype, std::vector<int64_t> shape, uint64_t symbol) {
-    berth_value_type type = {};
-    type.size = sizeof type;
-    type.dtype = dtype;
-    type.ndim = (uint32_t)shape.size();
-    for (size_t i = 0; i < shape.size(); ++i) {
-        type.dims[i] = berth_dim{BERTH_SYMBOL_NONE, 0, shape[i], 1};
-    }
-    if (symbol) {
-        type.dims[0] = berth_dim{symbol, 1, 0, 1};
-    }
-    return type;
-}
-
-struct site_of {
-    berth_op op;
-    berth_op_site site;
-    std::vector<berth_value_type> types;
-    std::vector<const berth_value_type *> inputs;
-    std::vector<berth_attribute> attributes;
-    std::vector<const berth_attribute *> pointers;
-
-    void number(const char *name, uint64_t kind, int64_t i64, double f64, const char *text) {
-        berth_attribute attribute = {};
-        attribute.size = sizeof attribute;
-        attribute.name = name;
-        attribute.kind = kind;
-        attribute.i64 = i64;
-        attribute.f64 = f64;
-        attribute.str = text;
-        attributes.push_back(attribute);
-    }
-    const berth_op_site *finish(int64_t tokens, int64_t sequences) {
-        op = berth_op{};
-        op.name = "bench";
-        for (const berth_value_type &type : types) {
-            inputs.push_back(type.ndim ? &type : nullptr);
-        }
-        for (const berth_attribute &attribute : attributes) {
-            pointers.push_back(&attribute);
-        }
-        site = berth_op_site{};
-        site.size = sizeof site;
-        site.host = &host;
-        site.op = &op;
-        site.layer = "bench";
-        site.inputs = inputs.data();
-        site.input_count = inputs.size();
-        site.attributes = pointers.data();
-        site.attribute_count = pointers.size();
-        site.parameter_mask = 2;
-        site.max_tokens = (uint64_t)tokens;
-        site.max_sequences = (uint64_t)sequences;
-        site.block_size = 16;
-        return &site;
-    }
-};
 
 // ---- ceilings -----------------------------------------------------------------------------------
 
@@ -379,7 +195,8 @@ constexpr int64_t WIDTH = 128;
 constexpr int64_t BLOCK = 16;
 constexpr int64_t CHECKED = 1 << 20; // tokens times length, at most: the readable kernel is slow
 
-// `fresh` new tokens of each sequence, which has `length` with them.
+// `fresh` new tokens of each sequence, which has `length` with them; with `shorter` each sequence
+// has so many fewer than the one before it, beginning anew where none would be left.
 struct attention_case {
     int64_t sequences;
     int64_t fresh;
@@ -389,6 +206,11 @@ struct attention_case {
     int64_t width = WIDTH;
     int64_t window = 0;     // 0: none
     bool has_codes = false; // caches of f8_e4m3fn
+    int64_t shorter = 0;
+
+    int64_t length_of(int64_t sequence) const {
+        return length - sequence * shorter % (length - fresh + 1);
+    }
 };
 
 // Codes of e4m3, none of them no number.
@@ -412,6 +234,16 @@ char *make_caches(const attention_case &c, size_t bytes) {
     return caches;
 }
 
+// Whether each slot of a cache without codes has its row of `rows`.
+void check_stored(const char *cache, const tensor &rows, const std::vector<int64_t> &slots) {
+    const size_t row = (size_t)(rows.shape[1] * rows.shape[2]) * 2;
+    for (size_t i = 0; i < slots.size(); i += 1 + slots.size() / 300) {
+        must(distance_of(cache + (size_t)slots[i] * row,
+                         static_cast<const char *>(rows.at.data) + i * row, row / 2) == 0,
+             "what is stored differs");
+    }
+}
+
 void time_attention(const attention_case &c) {
     const int64_t sequences = c.sequences;
     const int64_t fresh = c.fresh;
@@ -426,25 +258,32 @@ void time_attention(const attention_case &c) {
     char *caches = make_caches(c, copies * 2 * cache_bytes);
     std::vector<int32_t> starts, lengths, table;
     std::vector<int64_t> slots;
+    int64_t keys = 0; // of all sequences
     for (int64_t s = 0; s < sequences; ++s) {
+        const int64_t own = c.length_of(s);
+        keys += own;
         starts.push_back((int32_t)(s * fresh));
-        lengths.push_back((int32_t)length);
+        lengths.push_back((int32_t)own);
         for (int64_t b = 0; b < per; ++b) { // scattered, as after a while of serving
             table.push_back((int32_t)(1 + (b * sequences + s) * 7919 % (blocks - 1)));
         }
-        for (int64_t t = length - fresh; t < length; ++t) {
+        for (int64_t t = own - fresh; t < own; ++t) {
             slots.push_back((int64_t)table[(size_t)(s * per + t / BLOCK)] * BLOCK + t % BLOCK);
         }
     }
     starts.push_back((int32_t)tokens);
     // What lies behind a sequence's last key must not count, whatever it is: NaN.
     const size_t row = (size_t)(c.kv_heads * c.width) * element;
-    const size_t behind = (size_t)(per * BLOCK - length) * row;
-    for (size_t number = 0; behind > 0 && number < 2 * copies; ++number) {
+    for (size_t number = 0; number < 2 * copies; ++number) {
         for (int64_t s = 0; s < sequences; ++s) {
-            const size_t block = (size_t)table[(size_t)((s + 1) * per - 1)];
-            char *end = caches + number * cache_bytes + (block + 1) * BLOCK * row;
-            must(cudaMemset(end - behind, 0xff, behind) == cudaSuccess, "NaN");
+            const int64_t last = lengths[(size_t)s] / BLOCK;
+            const size_t inside = (size_t)(lengths[(size_t)s] % BLOCK);
+            for (int64_t b = last; b < per; ++b) {
+                const size_t block = (size_t)table[(size_t)(s * per + b)];
+                const size_t kept = b == last ? inside * row : 0;
+                char *at = caches + number * cache_bytes + block * BLOCK * row;
+                must(cudaMemset(at + kept, 0xff, BLOCK * row - kept) == cudaSuccess, "NaN");
+            }
         }
     }
     tensor q, k, v, out, workspace, qsl, lens, tab, slot, scale;
@@ -525,11 +364,11 @@ void time_attention(const attention_case &c) {
                     4.0 * (double)(sequences * c.heads * c.width) * (double)fresh * (double)length /
                         2);
     } else {
-        snprintf(label, sizeof label, "attention decode%s %lld x %lld, %lld/%lld of %lld",
-                 c.has_codes ? " of codes" : "", (long long)sequences, (long long)length,
-                 (long long)c.heads, (long long)c.kv_heads, (long long)c.width);
+        snprintf(label, sizeof label, "attention decode%s %lld x %s%lld, %lld/%lld of %lld",
+                 c.has_codes ? " of codes" : "", (long long)sequences, c.shorter ? "up to " : "",
+                 (long long)length, (long long)c.heads, (long long)c.kv_heads, (long long)c.width);
         print_bytes(label, seconds,
-                    (double)(sequences * length * c.kv_heads * c.width) * 2 * (double)element +
+                    (double)(keys * c.kv_heads * c.width) * 2 * (double)element +
                         (double)(tokens * c.heads * c.width) * 4);
     }
     // Beside the readable kernel, which golden vectors check.
@@ -541,11 +380,28 @@ void time_attention(const attention_case &c) {
     if (tokens * length <= CHECKED) {
         must(plain->create(&s.site, &device, &plain_self) == BERTH_OK, "attention");
         forward(plain, plain_self, &expected, 0);
+        for (const int64_t slot : slots) {
+            for (int which = 0; which < 2; ++which) {
+                char *at = caches + (size_t)which * cache_bytes + (size_t)slot * row;
+                must(cudaMemsetAsync(at, 0xff, row, gpu.streams[0]) == cudaSuccess, "poison");
+            }
+        }
         forward(impl, self, &out, 0);
         const double distance =
             distance_of(out.at.data, expected.at.data, (size_t)(tokens * c.heads * c.width));
         printf("%-44s %10.5f of the largest\n", "  beside gpu.paged_attention", distance);
         must(distance < 0.02, "attention differs");
+        if (!c.has_codes) {
+            check_stored(caches, k, slots);
+            check_stored(caches + cache_bytes, v, slots);
+        }
+        // A race shows where the same batch gives other bits.
+        for (int again = 0; again < 4; ++again) {
+            forward(impl, self, &expected, 0);
+            must(distance_of(expected.at.data, out.at.data, (size_t)(tokens * c.heads * c.width)) ==
+                     0,
+                 "attention differs from itself");
+        }
         plain->destroy(plain_self);
     }
     impl->destroy(self);
@@ -559,6 +415,7 @@ void time_attention(const attention_case &c) {
 // One of the kernels that only move rows. `bytes`: what it must read and write.
 void time_rows(const berth_op_impl *impl, const char *name, int64_t tokens) {
     constexpr int64_t HIDDEN = 4096;
+    constexpr size_t INPUTS = 6; // of rotary_embedding; the others have fewer
     const bool is_norm = impl == &berth_kernel_rms_norm;
     const bool is_rope = impl == &berth_kernel_rotary_embedding;
     const size_t copies = 1 + BEYOND_CACHE / (size_t)(tokens * HIDDEN * 2);
@@ -586,6 +443,7 @@ void time_rows(const berth_op_impl *impl, const char *name, int64_t tokens) {
         s.number("eps", BERTH_ATTRIBUTE_F64, 0, 1e-5, nullptr);
         s.number("var_hidden_size", BERTH_ATTRIBUTE_NONE, 0, 0, nullptr);
     }
+    s.types.resize(INPUTS); // the rest is absent
     void *self = nullptr;
     must(impl->create(s.finish(tokens, tokens), &device, &self) == BERTH_OK, name);
     // `count` tokens of copy `run` from token `first` on, to `out`.
@@ -593,7 +451,7 @@ void time_rows(const berth_op_impl *impl, const char *name, int64_t tokens) {
         tensor x, y, own_positions;
         const int64_t width = is_norm || is_rope ? HIDDEN : 7 * HIDDEN;
         char *in = from + run % copies * bytes + (size_t)(first * width * 2);
-        const berth_tensor *inputs[4] = {&x.at, nullptr, &weight.at, nullptr};
+        const berth_tensor *inputs[INPUTS] = {&x.at, nullptr, &weight.at};
         if (is_rope) {
             describe(&own_positions, static_cast<int32_t *>(positions.at.data) + first,
                      BERTH_DTYPE_I32, {count});
@@ -663,6 +521,17 @@ void compare_attention() {
         time_attention({3, fresh, fresh + 131, 4, 4, 128, 0, true});
         time_attention({2, fresh, 300, 12, 4, 64, 100, true});
     }
+    // More sequences than run at once: of one length, of all lengths, of which few blocks have any.
+    for (int64_t sequences : {40, 67, 300}) {
+        for (int64_t length : {1, 65, 400}) {
+            time_attention({sequences, 1, length});
+            time_attention({sequences, 1, length, 32, 8, 128, 0, false, 7});
+            time_attention({sequences, 1, length, 32, 8, 64, 0, false, 41});
+            time_attention({sequences, 1, length, 12, 12, 128, 100, false, 13});
+            time_attention({sequences, 1, length, 48, 3, 128, 0, false, 5});
+            time_attention({sequences, 1, length, 32, 8, 128, 0, true, 7});
+        }
+    }
     for (int64_t length : {1, 17, 130, 1000}) {
         time_attention({3, 1, length, 32, 8, 128, 0, true});
         time_attention({2, 1, length, 12, 1, 64, 100, true});
@@ -670,21 +539,35 @@ void compare_attention() {
     }
 }
 
+// Of Llama-3-8B.
+constexpr struct {
+    const char *name;
+    int64_t outputs;
+    int64_t depth;
+} SHAPES[] = {
+    {"qkv",     6144,  4096 },
+    {"o",       4096,  4096 },
+    {"gate_up", 28672, 4096 },
+    {"down",    4096,  14336}
+};
+
+// Batches of one length, and of all lengths.
+void time_decode() {
+    for (int64_t sequences : {1, 32, 64, 96, 128, 200, 256}) {
+        time_attention({sequences, 1, 592});
+    }
+    time_attention({1, 1, 8192});
+    time_attention({64, 1, 8192});
+    time_attention({64, 1, 8192, HEADS, 8, WIDTH, 0, false, 127});
+    time_attention({256, 1, 2048, HEADS, 8, WIDTH, 0, false, 31});
+}
+
 } // namespace
 
 int main(int count, char **arguments) {
     const bool is_small = count > 1 && strcmp(arguments[1], "small") == 0;
     const bool is_linear = count > 1 && strcmp(arguments[1], "linear") == 0;
-    static const struct {
-        const char *name;
-        int64_t outputs;
-        int64_t depth;
-    } shapes[] = {
-        {"qkv",     6144,  4096 },
-        {"o",       4096,  4096 },
-        {"gate_up", 28672, 4096 },
-        {"down",    4096,  14336}
-    };
+    const bool is_decode = count > 1 && strcmp(arguments[1], "decode") == 0;
     int major = 0;
     host = test_host();
     gpu.host = &host;
@@ -705,15 +588,31 @@ int main(int count, char **arguments) {
         return 0;
     }
     measure_ceilings();
-    compare_linear();
+    if (is_decode) {
+        time_decode();
+        return 0;
+    }
+    if (count == 2 || !is_linear) {
+        compare_linear();
+    }
     if (!is_linear) {
         compare_attention();
     }
-    for (int64_t rows : {1, 8, 16, 32, 64, 128, 256, 512, 8192}) {
+    std::vector<int64_t> wanted = {1, 8, 16, 32, 64, 128, 256, 512, 8192};
+    if (is_linear && count > 2) {
+        wanted.clear();
+        for (int i = 2; i < count; ++i) {
+            wanted.push_back(std::max(1, atoi(arguments[i])));
+        }
+    }
+    for (int64_t rows : wanted) {
         const bool is_judged = rows == 1 || rows == 8 || rows == 64 || rows >= 512;
-        for (const auto &shape : shapes) {
+        for (const auto &shape : SHAPES) {
             time_linear({shape.name, rows, shape.outputs, shape.depth, is_judged});
         }
+    }
+    if (is_linear && count > 2) {
+        return misses > 0;
     }
     for (int64_t rows : {1, 64, 256}) {
         time_linear({"head", rows, 128256, 4096});
@@ -721,17 +620,13 @@ int main(int count, char **arguments) {
     if (is_linear) {
         return misses > 0;
     }
-    time_attention({1, 1, 592});
-    time_attention({64, 1, 592});
-    time_attention({256, 1, 592});
-    time_attention({1, 1, 8192});
-    time_attention({64, 1, 8192});
+    time_decode();
     time_attention({1, 512, 512});
     time_attention({1, 8192, 8192});
     time_attention({1, 1, 8192, HEADS, 8, WIDTH, 0, true});
     time_attention({64, 1, 8192, HEADS, 8, WIDTH, 0, true});
     time_attention({1, 8192, 8192, HEADS, 8, WIDTH, 0, true});
-    for (int64_t tokens : {1, 64, 65536}) {
+    for (int64_t tokens : {1, 64, 256, 65536}) {
         time_rows(&berth_kernel_rms_norm, "rms_norm", tokens);
         time_rows(&berth_kernel_silu_and_mul, "silu_and_mul", tokens);
         time_rows(&berth_kernel_rotary_embedding, "rotary_embedding", tokens);

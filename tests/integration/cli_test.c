@@ -253,7 +253,7 @@ TEST(cli_plugins_list_without_plugins_shows_the_core) {
     berth_json *root = NULL;
     PROGRAM_MUST(&p, ALONE, BERTH, "plugins", "list", "--json");
     JSON(&p, &root);
-    CHECK_UINT(berth_json_size(root), 4);
+    CHECK_UINT(berth_json_size(root), 5);
     check_text(root, "0.id", "core-layers");
     check_text(root, "0.state", "active");
     check_text(root, "0.entry_points.0.group", "berth.general_plugins");

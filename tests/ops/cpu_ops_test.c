@@ -24,6 +24,7 @@ static const exception exceptions[] = {
     {"recv",                "a world of one: nobody sends"                           },
     {"reduce_scatter",      "a world of one: a copy, which the reference makes"      },
     {"rel_pos_attn",        "an encoder of images runs it once a picture, no decoder"},
+    {"rotary_attention",    "what one kernel runs where starting one has a price"    },
     {"sample",              "on the host the worker draws by itself"                 },
     {"send",                "a world of one: nobody receives"                        },
 };

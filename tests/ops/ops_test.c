@@ -133,6 +133,7 @@ static const char *const sums[] = {
     "moe_experts",
     "packed_linear",
     "paged_attention",
+    "rotary_attention",
     "transformers_fused_moe",
     "unquantized_fused_moe",
     "varlen_encoder_attention",

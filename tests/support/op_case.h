@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define OP_MAX_STATES     4
-#define OP_MAX_ATTRIBUTES 32
+#define OP_MAX_ATTRIBUTES 40
 
 // A tensor with memory of its own. Zeroed is absent.
 typedef struct op_tensor {

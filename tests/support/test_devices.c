@@ -478,6 +478,12 @@ static berth_status add_content(const berth_host *host, berth_registrar *registr
             return status;
         }
     }
+    for (size_t i = 0; i < content_now.pass_count; ++i) {
+        const berth_status status = registrar->add_pass(registrar, content_now.passes[i], 0);
+        if (status != BERTH_OK) {
+            return status;
+        }
+    }
     for (size_t i = 0; i < content_now.impl_count; ++i) {
         const berth_status status = registrar->add_op_impl(registrar, &content_now.impls[i], 0);
         if (status != BERTH_OK) {

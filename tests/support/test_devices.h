@@ -24,6 +24,8 @@ typedef struct test_content {
     size_t override_count;
     const berth_op *const *ops;
     size_t op_count;
+    const berth_pass *const *passes;
+    size_t pass_count;
     // The slot of every platform above, NULL: not provided.
     berth_status (*get_attn_backend)(void *self, const berth_attention_query *query,
                                      const berth_attention_backend **out);

@@ -47,8 +47,8 @@ void test_plan_cache(test_plan *it, const char *layer, int64_t heads, int64_t si
     };
 }
 
-berth_status test_plan_create(test_plan *it) {
-    const berth_plan_request request = {
+berth_plan_request test_plan_request(const test_plan *it) {
+    return (berth_plan_request){
         .registry = it->registry,
         .config = &it->config,
         .graph = it->graph,
@@ -59,6 +59,10 @@ berth_status test_plan_create(test_plan *it) {
         .max_sequences = TEST_MAX_SEQUENCES,
         .max_seq_len = TEST_MAX_BLOCKS * TEST_BLOCK_SIZE,
     };
+}
+
+berth_status test_plan_create(test_plan *it) {
+    const berth_plan_request request = test_plan_request(it);
     return berth_plan_create(&request, &it->plan);
 }
 

@@ -50,6 +50,8 @@ void test_plan_parse(test_plan *it, const char *text);
 void test_plan_list(test_plan *it, berth_option_list *list, const char *items);
 // A KV cache for a layer whose states are f32[TEST_BLOCK_SIZE, heads, size].
 void test_plan_cache(test_plan *it, const char *layer, int64_t heads, int64_t size);
+// What berth_plan_create and berth_passes_run are asked for.
+berth_plan_request test_plan_request(const test_plan *it);
 berth_status test_plan_create(test_plan *it);
 void test_plan_set_weights(test_plan *it);
 // Weights, ready, caches.

@@ -14,6 +14,7 @@ static const berth_layer layer = LAYER("RowParallelLinear");
 static const berth_model model = MODEL("LlamaForCausalLM");
 static const berth_quant_config quant = QUANT("fp8");
 static const berth_attention_backend backend = ATTENTION("FLASH", &override_rms);
+static const berth_pass pass = PASS("fuse");
 static const berth_platform platform = PLATFORM("checked");
 static const berth_device_api device = DEVICE;
 static const berth_worker_api worker = {.size = sizeof(berth_worker_api)};
@@ -46,6 +47,8 @@ static berth_status add_given(berth_registrar *registrar) {
         return registrar->add_quant_config(registrar, table, 0);
     case BERTH_TABLE_ATTENTION:
         return registrar->add_attention_backend(registrar, table, 0);
+    case BERTH_TABLE_PASS:
+        return registrar->add_pass(registrar, table, 0);
     case BERTH_TABLE_PLATFORM:
         return registrar->add_platform(registrar, table, NULL);
     case BERTH_TABLE_DEVICE:
@@ -67,6 +70,7 @@ static const void *complete_table(berth_table_id id) {
         [BERTH_TABLE_OP] = &op_rms,         [BERTH_TABLE_IMPL] = &impl_rms,
         [BERTH_TABLE_LAYER] = &layer,       [BERTH_TABLE_QUANT] = &quant,
         [BERTH_TABLE_MODEL] = &model,       [BERTH_TABLE_ATTENTION] = &backend,
+        [BERTH_TABLE_PASS] = &pass,
     };
     return (size_t)id < BERTH_COUNT(tables) ? tables[id] : NULL;
 }
@@ -174,7 +178,7 @@ static uint64_t count_in(const char *text, const char *tag) {
 
 typedef struct header_case {
     const char *file;
-    berth_table_id tables[3];
+    berth_table_id tables[4];
     size_t count;
 } header_case;
 
@@ -216,6 +220,10 @@ TEST(registry_knows_every_tagged_slot_of_the_headers) {
         {"quant_kv.h",  {BERTH_TABLE_KV_CACHE_METHOD},                 1},
         {"model.h",     {BERTH_TABLE_MODEL},                           1},
         {"attention.h", {BERTH_TABLE_ATTENTION},                       1},
+        {"pass.h",
+         {BERTH_TABLE_PASS, BERTH_TABLE_PATTERN, BERTH_TABLE_PATTERN_NODE,
+          BERTH_TABLE_PATTERN_INPUT},
+         4                                                              },
     };
     for (size_t i = 0; i < BERTH_COUNT(rows); ++i) {
         check_header(&rows[i]);

@@ -182,6 +182,19 @@ static inline berth_status fake_device_info(void *self, uint64_t device, berth_d
         .size = sizeof(berth_quant_config), .name = (quant_name), .matches = fake_matches,         \
         .get_quant_method = fake_method                                                            \
     }
+static inline berth_status rig_rewrite(const berth_pass_match *match, berth_builder *builder) {
+    (void)match, (void)builder;
+    return BERTH_NOT_FOUND;
+}
+static const berth_pass_node *const rig_nodes[] = {BERTH_PASS_FIRST("reshape")};
+static const berth_pass_pattern *const rig_patterns[] = {
+    BERTH_PASS_PATTERN(rig_nodes, rig_rewrite),
+};
+#define PASS(pass_name)                                                                            \
+    {                                                                                              \
+        .size = sizeof(berth_pass), .name = (pass_name), .revision = 1, .patterns = rig_patterns,  \
+        .pattern_count = 1                                                                         \
+    }
 #define ATTENTION(backend_name, backend_impl)                                                      \
     { .size = sizeof(berth_attention_backend), .name = (backend_name), .impl = (backend_impl) }
 #define DEVICE                                                                                     \

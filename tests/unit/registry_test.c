@@ -164,6 +164,7 @@ TEST(registry_seals_its_tables) {
 // ---- one duplicate policy -----------------------------------------------------------------------
 
 // Each table once: two plugins add the same name, then a third replaces it, then a fourth.
+static const berth_pass pass_fuse = PASS("fuse");
 static const berth_op op_new = OP("gelu", "Gelu");
 static const berth_op_impl impl_rms = IMPL("rms_norm", "fast", "oot");
 static const berth_op_impl override_rms = OVERRIDE("RMSNorm", "better", on_fake);
@@ -182,6 +183,7 @@ ADDERS(layer, add_layer, layer_linear);
 ADDERS(quant, add_quant_config, quant_fp8);
 ADDERS(model, add_model, model_llama);
 ADDERS(backend, add_attention_backend, backend_flash);
+ADDERS(pass, add_pass, pass_fuse);
 
 typedef struct duplicate_case {
     const char *name;
@@ -200,6 +202,7 @@ static const duplicate_case duplicate_cases[] = {
     {"attention backends",
      {&backend_a, &backend_b, &backend_c, &backend_d},
      "attention backend 'FLASH'"                                                                },
+    {"passes",             {&pass_a, &pass_b, &pass_c, &pass_d},     "pass 'fuse'"              },
 };
 
 static void check_duplicate(void **state) {
@@ -240,6 +243,9 @@ static const char *owner_in_table(const rig *in, const char *table) {
     }
     if (strcmp(table, "models") == 0) {
         return berth_registry_model_at(registry, 0)->owner->id;
+    }
+    if (strcmp(table, "passes") == 0) {
+        return berth_registry_pass_at(registry, 0)->owner->id;
     }
     return berth_registry_attention_at(registry, 0)->owner->id;
 }

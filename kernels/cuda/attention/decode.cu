@@ -5,6 +5,7 @@
 // of a head's elements and of the outputs' columns is chosen so that 16 bytes of a row are what a
 // lane needs of it. The block that comes last puts the shares together.
 #include <cuda/attention/decode_parts.h>
+#include <cuda/attention/decode_turn.h>
 
 #include <algorithm>
 
@@ -70,26 +71,44 @@ __global__ void __launch_bounds__(MOST_WARPS * 32, 2) decode_kernel(decode_call 
         return; // the first block of a sequence waits for the kernel before this one
     }
     const int64_t slot = in.room.is_plain ? call.slots[token] : -1;
-    const source<T, C> from =
-        source_of<T, C, WIDTH>(call, token, slot >= 0 ? mine.position : STORED);
+    source<T, C> from = source_of<T, C, WIDTH>(call, token, slot >= 0 ? mine.position : STORED);
     const int32_t *blocks = call.block_table + sequence * call.table_stride;
     const uint32_t ring = static_cast<uint32_t>(__cvta_generic_to_shared(shared)) +
                           threadIdx.y * RING_BYTES<C, WIDTH>;
     if (in.room.is_plain) {
         fill_ahead<T, C, WIDTH>(call, mine, blocks, from, ring);
     }
-    gpu_wait_for_inputs();
+    const cuda_decode_turn &turn = in.room.turn;
+    T *circle = reinterpret_cast<T *>(shared + warps() * RING_BYTES<C, WIDTH> +
+                                      threadIdx.y * TURN_BYTES<T, WIDTH>);
+    if (!turn.is_early) {
+        gpu_wait_for_inputs();
+    }
+    if (turn.half > 0) {
+        fill_circle(turn, token, circle);
+    }
+    if (turn.is_early) {
+        gpu_wait_for_inputs();
+    }
     if (!in.room.is_plain) {
         if (call.starts[sequence + 1] - token != 1) {
             return;
         }
         fill_ahead<T, C, WIDTH>(call, mine, blocks, from, ring);
     }
+    const turned_rows<T> rows = {turn, circle};
+    typename turned_rows<T>::raw key = {};
+    if (turn.half > 0) {
+        key = rows.fetch(from.rows[0].fresh, key_place<WIDTH>());
+    }
+    const queries<WIDTH, IS_DEEP> query =
+        load_queries<T, C, WIDTH, IS_DEEP>(call, token, group, from.scales[0], rows);
+    if (turn.half > 0) {
+        from.rows[0].fresh = turn_key<T, WIDTH>(rows, key, circle);
+    }
     if (slot >= 0 && mine.end == mine.position + 1) {
         store_new<T, C, WIDTH>(call, from, slot);
     }
-    const queries<WIDTH, IS_DEEP> query =
-        load_queries<T, C, WIDTH, IS_DEEP>(call, token, group, from.scales[0]);
     heads_sum<WIDTH> sum = {};
     sum.largest[0] = sum.largest[1] = -INFINITY;
     attend<T, C, WIDTH, IS_DEEP>(call, mine, blocks, query, from, ring, &sum);
@@ -153,16 +172,17 @@ template <typename T, typename C, int WIDTH, bool IS_DEEP>
 berth_status launch(const gpu_op *op, const decode_call &in) {
     const int64_t blocks =
         static_cast<int64_t>(in.call.kv_heads) * in.room.splits * in.call.sequences;
+    constexpr uint32_t WARP_BYTES = RING_BYTES<C, WIDTH> + TURN_BYTES<T, WIDTH>;
     static_assert(RING_BYTES<C, WIDTH> >= PARTS_BYTES<WIDTH>, "parts lie where the rings were");
-    const cudaError_t error = cudaFuncSetAttribute(decode_kernel<T, C, WIDTH, IS_DEEP>,
-                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                   MOST_WARPS * RING_BYTES<C, WIDTH>);
+    const cudaError_t error =
+        cudaFuncSetAttribute(decode_kernel<T, C, WIDTH, IS_DEEP>,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, MOST_WARPS * WARP_BYTES);
     if (error != cudaSuccess) {
         return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
-                                 MOST_WARPS * RING_BYTES<C, WIDTH>, cudaGetErrorString(error));
+                                 MOST_WARPS * WARP_BYTES, cudaGetErrorString(error));
     }
     const unsigned warps_of = warps_for<T, C, WIDTH, IS_DEEP>(op, blocks);
-    const uint32_t bytes = warps_of * RING_BYTES<C, WIDTH>;
+    const uint32_t bytes = warps_of * (in.room.turn.half > 0 ? WARP_BYTES : RING_BYTES<C, WIDTH>);
     const gpu_grid grid = {dim3(static_cast<unsigned>(in.call.kv_heads),
                                 static_cast<unsigned>(in.room.splits),
                                 static_cast<unsigned>(in.call.sequences)),
@@ -186,6 +206,13 @@ template <typename T> berth_status start(const gpu_op *op, const decode_call &in
 }
 
 } // namespace
+
+int cuda_decode_may_turn(int multiprocessors, int sequences, int kv_heads) {
+    // Measured with 8 key heads on 132 multiprocessors: with up to 16 sequences a step of a model
+    // of 8 B in bf16 takes 1 to 2 % less than with rotary_embedding's kernel before it, with 24 and
+    // more 1 % more.
+    return sequences * kv_heads <= multiprocessors;
+}
 
 int cuda_decode_splits(int multiprocessors, int sequences, int kv_heads) {
     const int blocks = sequences * kv_heads;

@@ -83,6 +83,7 @@ __device__ uint4 load_row(const void *from) {
 // Where the block's rows are, and the position that is not in the cache yet, or STORED.
 template <typename T, typename C> struct source {
     cache_rows<T, C> rows[2];
+    uint64_t policy; // of the second cache
     float scales[2]; // of codes
     int fresh;
 };
@@ -99,6 +100,7 @@ __device__ source<T, C> source_of(const gpu_attention_call &call, int token, int
                                    gpu_row<const T>(call.value, row), gap};
     out.scales[0] = gpu_cache_scale(call.key_scale);
     out.scales[1] = gpu_cache_scale(call.value_scale);
+    out.policy = cuda_read_once();
     out.fresh = fresh;
     return out;
 }
@@ -161,8 +163,8 @@ __device__ void fill_stage(const gpu_attention_call &call, const share &mine, co
         const int64_t at = (slot + key) * from.rows[0].gap + piece * PIECE<C>;
         const uint32_t to = stage + place_of<C, WIDTH>(row, piece);
         if (step + key != from.fresh) {
-            cuda_copy_16(to, from.rows[0].cache + at, true);
-            cuda_copy_16(to + ROWS_BYTES<C, WIDTH>, from.rows[1].cache + at, true);
+            cuda_copy_16_by(to, from.rows[0].cache + at, from.policy);
+            cuda_copy_16_by(to + ROWS_BYTES<C, WIDTH>, from.rows[1].cache + at, from.policy);
         }
     }
     cuda_end_group();
@@ -226,7 +228,8 @@ __device__ void store_new(const gpu_attention_call &call, const source<T, C> &fr
         *reinterpret_cast<uint4 *>(static_cast<C *>(call.key_cache) + to) =
             fresh_piece(from.rows[0], from.scales[0], piece);
     }
-    if (threadIdx.y == 1 && piece < PIECES<C, WIDTH>) {
+    // Why not warp 1: a block may have one warp.
+    if (static_cast<int>(threadIdx.y) == warps() - 1 && piece < PIECES<C, WIDTH>) {
         *reinterpret_cast<uint4 *>(static_cast<C *>(call.value_cache) + to) =
             fresh_piece(from.rows[1], from.scales[1], piece);
     }

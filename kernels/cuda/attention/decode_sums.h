@@ -59,23 +59,45 @@ template <int WIDTH> __device__ float narrow(uint4 *query) {
     return power;
 }
 
+// Rows as they lie: what is fetched is what is used.
+struct plain_rows {
+    using raw = uint4;
+    template <typename T> __device__ uint4 fetch(const T *row, int at) const {
+        return load_row(row + at);
+    }
+    __device__ uint4 finish(const uint4 &in, int) const {
+        return in;
+    }
+};
+
 // `scale`: of the keys.
-template <typename T, typename C, int WIDTH, bool IS_DEEP>
+template <typename T, typename C, int WIDTH, bool IS_DEEP, typename R = plain_rows>
 __device__ queries<WIDTH, IS_DEEP> load_queries(const gpu_attention_call &call, int token,
-                                                int group, float scale) {
+                                                int group, float scale, const R &rows = R{}) {
     queries<WIDTH, IS_DEEP> out;
     out.scales[0] = out.scales[1] = call.scale * scale;
     const int g = threadIdx.x / 4;
     const int c = threadIdx.x % 4;
-    const uint4 none = {0, 0, 0, 0};
     const int64_t first = static_cast<int64_t>(token) * call.heads + own_head() * group;
+    typename R::raw low[WIDTH / 32] = {};
+    typename R::raw high[IS_DEEP ? WIDTH / 32 : 1] = {};
 #pragma unroll
     for (int j = 0; j < WIDTH / 32; ++j) {
         const int at = 8 * c + 32 * j;
-        out.low[j] = g < group ? load_row(gpu_row<const T>(call.query, first + g) + at) : none;
+        if (g < group) {
+            low[j] = rows.fetch(gpu_row<const T>(call.query, first + g), at);
+        }
+        if (IS_DEEP && g + 8 < group) {
+            high[IS_DEEP ? j : 0] = rows.fetch(gpu_row<const T>(call.query, first + g + 8), at);
+        }
+    }
+    // Why not at once: all are on their way before the first is waited for.
+#pragma unroll
+    for (int j = 0; j < WIDTH / 32; ++j) {
+        const int at = 8 * c + 32 * j;
+        out.low[j] = rows.finish(low[j], at);
         if (IS_DEEP) {
-            out.high[j] =
-                g + 8 < group ? load_row(gpu_row<const T>(call.query, first + g + 8) + at) : none;
+            out.high[IS_DEEP ? j : 0] = rows.finish(high[IS_DEEP ? j : 0], at);
         }
     }
     if constexpr (sizeof(C) == 1 && gpu_is_bf16<T>) {

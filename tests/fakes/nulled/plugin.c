@@ -11,6 +11,8 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#define MAX_PATTERNS 8 // of a pass
+
 // What the constructor and the registration leave for the slots that are called later.
 static struct {
     berth_plugin plugin;
@@ -241,6 +243,22 @@ static berth_status add_quant_config(berth_registrar *registrar, const berth_qua
     return state.registrar->add_quant_config(state.registrar, &copy, given_flags | flags());
 }
 
+static berth_status add_pass(berth_registrar *registrar, const berth_pass *pass,
+                             uint64_t given_flags) {
+    (void)registrar;
+    berth_pass copy = *pass;
+    berth_pass_pattern patterns[MAX_PATTERNS];
+    const berth_pass_pattern *pointers[MAX_PATTERNS];
+    for (uint64_t i = 0; i < pass->pattern_count && i < MAX_PATTERNS; ++i) {
+        patterns[i] = *pass->patterns[i];
+        pointers[i] = &patterns[i];
+        CLEAR(berth_pass_pattern, &patterns[i]);
+    }
+    copy.patterns = pointers;
+    CLEAR(berth_pass, &copy);
+    return state.registrar->add_pass(state.registrar, &copy, given_flags | flags());
+}
+
 // A backend that is there and never chosen.
 static berth_status add_attention_backend(void) {
     const berth_op_impl impl = {
@@ -316,6 +334,7 @@ static berth_registrar wrapped(void) {
         .add_layer = add_layer,
         .add_quant_config = add_quant_config,
         .add_model = add_model,
+        .add_pass = add_pass,
     };
 }
 
