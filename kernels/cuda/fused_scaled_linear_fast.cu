@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// fused_scaled_linear on compute capability 9.0: what is before the product, its codes among it, by
-// one kernel, then cuda.scaled_linear, whose sites these are.
+// fused_scaled_linear on compute capability 9.0: what is before the product, its codes among it, is
+// made by the blocks of the product for themselves where rows are very few, else by one kernel
+// before cuda.scaled_linear, whose sites these are.
 #include <cuda/codes/before_site.h>
+#include <cuda/codes/fused_codes.h>
 
 extern "C" {
 extern const berth_op_impl berth_kernel_scaled_linear_fast;
@@ -106,33 +108,45 @@ template <typename T> const T *data_of(const berth_tensor *tensor) {
     return tensor ? static_cast<const T *>(berth_gpu_data(tensor)) : nullptr;
 }
 
+berth_status run_apart(const fused_scaled *op, const cuda_before &before,
+                       const berth_op_args *args) {
+    char *room = static_cast<char *>(berth_gpu_data(args->workspace)) + op->product_bytes;
+    cuda_made_tensor x;
+    cuda_made_tensor scale;
+    const berth_tensor *made =
+        cuda_lay_made(&x, room + scales_bytes(op), op->codes, before.rows, op->width);
+    const berth_tensor *scales = cuda_lay_made(&scale, room, BERTH_DTYPE_F32, before.rows, 1);
+    const berth_tensor *inputs[CUDA_INNER_INPUTS] = {
+        made,
+        args->inputs[INPUT_SCALE] ? args->inputs[INPUT_SCALE] : scales,
+        args->inputs[WEIGHT],
+        args->inputs[WEIGHT_SCALE],
+        args->inputs[SUM_BIAS],
+        args->inputs[BIAS],
+    };
+    berth_op_args product = *args;
+    product.inputs = inputs;
+    const berth_status status =
+        cuda_run_before(op, before, args->inputs[X]->dtype, berth_gpu_data(made),
+                        static_cast<float *>(berth_gpu_data(scales)));
+    return status == BERTH_OK ? berth_kernel_scaled_linear_fast.forward(op->product, &product)
+                              : status;
+}
+
 berth_status forward(void *self, const berth_op_args *args) {
     const fused_scaled *op = static_cast<const fused_scaled *>(self);
+    const berth_tensor *x = args->inputs[X];
     cuda_before before = cuda_before_of(args, RESIDUAL, op->step, op->eps, op->width);
     before.codes = op->codes;
     before.scale = data_of<float>(args->inputs[INPUT_SCALE]);
     before.zero = data_of<int8_t>(args->inputs[INPUT_ZERO_POINT]);
-    if (before.rows == 0) {
-        return BERTH_OK;
-    }
-    char *room = static_cast<char *>(berth_gpu_data(args->workspace)) + op->product_bytes;
-    float *scales = reinterpret_cast<float *>(room);
-    char *codes = room + scales_bytes(op);
-    cuda_made_tensor x;
-    cuda_made_tensor x_scale;
-    const berth_tensor *inputs[CUDA_INNER_INPUTS];
-    for (int i = 2; i < CUDA_INNER_INPUTS; ++i) {
-        inputs[i] = args->inputs[FROM[i]];
-    }
-    inputs[0] = cuda_lay_made(&x, codes, op->codes, before.rows, op->width);
-    inputs[1] = args->inputs[INPUT_SCALE]
-                    ? args->inputs[INPUT_SCALE]
-                    : cuda_lay_made(&x_scale, scales, BERTH_DTYPE_F32, before.rows, 1);
-    berth_op_args product = *args;
-    product.inputs = inputs;
-    const berth_status status = cuda_run_before(op, before, args->inputs[X]->dtype, codes, scales);
-    return status == BERTH_OK ? berth_kernel_scaled_linear_fast.forward(op->product, &product)
-                              : status;
+    cuda_coded all = cuda_coded_of(x, args->inputs[WEIGHT], args->inputs[BIAS], args->outputs[0]);
+    all.scales = data_of<float>(args->inputs[WEIGHT_SCALE]);
+    all.x_scale_gap = 1;
+    all.sum_bias = data_of<int32_t>(args->inputs[SUM_BIAS]);
+    return all.rows == 0                    ? BERTH_OK
+           : cuda_fuses_scaled(before, all) ? cuda_fused_scaled(op, before, all, x->dtype)
+                                            : run_apart(op, before, args);
 }
 
 } // namespace

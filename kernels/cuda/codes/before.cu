@@ -31,7 +31,7 @@ struct block {
 // CODES: their type, or BERTH_DTYPE_NONE: numbers of type T. Why two blocks of the largest size
 // must fit: a row is on its way while another one is made. A norm's rows take fewer threads, and
 // more registers of each.
-template <typename T, berth_dtype CODES, cuda_step STEP>
+template <typename T, berth_dtype CODES, int STEP>
 __global__ void __launch_bounds__(MAX_THREADS, STEP == CUDA_NORM ? 1 : 2)
     before_kernel(cuda_before all, void *to, float *scales) {
     __shared__ float room[2 * MAX_THREADS / 32];

@@ -14,7 +14,8 @@
 
 #define CUDA_BEFORE_WIDTH 16384 // elements of a row, at most; a multiple of 8
 
-enum cuda_step { CUDA_AS_IS, CUDA_NORM, CUDA_SILU };
+// Bits, so that they can be sets, too.
+enum cuda_step { CUDA_AS_IS = 1, CUDA_NORM = 2, CUDA_SILU = 4 };
 
 struct cuda_before {
     cuda_step step;
@@ -156,19 +157,23 @@ static __device__ inline void cuda_silu_row(const cuda_before &all, int row, con
     }
 }
 
-// The row as it is multiplied, or as codes are made of it.
-template <typename T, int HELD, cuda_step STEP, typename G>
+// The row as it is multiplied, or as codes are made of it. STEPS: those that there is code for.
+template <typename T, int HELD, int STEPS, typename G>
 static __device__ inline void cuda_make_row(const cuda_before &all, int row, bool keeps,
                                             const G &together, const cuda_ahead<T, HELD> &fetched,
                                             cuda_held_row<T, HELD> *out) {
-    if constexpr (STEP == CUDA_SILU) {
+    if ((STEPS & CUDA_NORM) && all.step == CUDA_NORM) {
+        if (all.residual) {
+            cuda_norm_row<T, HELD, true>(all, row, keeps, together, fetched, out);
+        } else {
+            cuda_norm_row<T, HELD, false>(all, row, keeps, together, fetched, out);
+        }
+    }
+    if ((STEPS & CUDA_SILU) && all.step == CUDA_SILU) {
         cuda_silu_row<T, HELD>(all, row, together, out);
-    } else if constexpr (STEP == CUDA_AS_IS) {
+    }
+    if ((STEPS & CUDA_AS_IS) && all.step == CUDA_AS_IS) {
         out->load(together, cuda_row_of<T>(all.x, all.x_gap, row), all.width);
-    } else if (all.residual) {
-        cuda_norm_row<T, HELD, true>(all, row, keeps, together, fetched, out);
-    } else {
-        cuda_norm_row<T, HELD, false>(all, row, keeps, together, fetched, out);
     }
 }
 

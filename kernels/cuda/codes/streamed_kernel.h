@@ -59,22 +59,27 @@ struct stored_inputs {
     template <typename K> __device__ ahead fetch() const {
         return {};
     }
+    __device__ const float *scales(const cuda_coded &all) const {
+        return all.x_scales;
+    }
     template <typename K>
     __device__ void keep(const cuda_coded &all, const ring &to, const ahead &) const {
         keep_inputs<K>(all, to);
     }
 };
 
-// I: where x comes from; `fetch` is what needs no input.
+// I: where x comes from. `fetch` is what needs no input, `scales` where those of its rows will be.
 template <typename T, typename K, int EIGHTS, typename I>
 __global__ void __launch_bounds__((K::WARPS + 1) * 32, BLOCKS)
-    streamed_codes_kernel(cuda_coded all, layout places, I before,
+    streamed_codes_kernel(cuda_coded given, layout places, I before,
                           const __grid_constant__ CUtensorMap codes) {
     extern __shared__ __align__(1024) unsigned char shared[];
     __shared__ __align__(8) uint64_t signals[2 * STAGES];
     __shared__ room_of<K, EIGHTS> room[ROOMS<K, EIGHTS>][K::WARPS];
     const uint32_t signal = static_cast<uint32_t>(__cvta_generic_to_shared(signals));
     const uint32_t memory = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+    cuda_coded all = given;
+    all.x_scales = before.scales(given);
     const ring stages = {memory,
                          signal,
                          signal + 8 * STAGES,
