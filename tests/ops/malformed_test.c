@@ -83,6 +83,7 @@ static const harmless all_harmless[] = {
     {FAULT_VALUE, "reduce_scatter",      "group_name"         },
     {FAULT_VALUE, "send",                "group_name"         },
     {FAULT_VALUE, "paged_attention",     "causal_per_sequence"},
+    {FAULT_VALUE, "rotary_attention",    "causal_per_sequence"},
 };
 
 static bool is_harmless(const malformed *it, const char *argument) {
