@@ -40,6 +40,7 @@ struct berth_op_case {
     const char *op;
     int64_t tokens;  // of the timed step, of one sequence
     int64_t context; // tokens that are in the cache before it
+    bool is_paged;   // the cache is paged, of keys and values, which belong to no operand
     size_t output_count;
     double flops; // of the step; 0: the memory is what it is about
     double

@@ -4,28 +4,49 @@
 #include "base/array.h"
 #include "cli/bench_op.h"
 
-static berth_value emit_attention(berth_op_graph *graph, const berth_value *x, berth_value *outs) {
-    (void)outs;
+// Query, key and value by heads, and the caches of the copy.
+static void open_heads(const berth_op_graph *graph, const berth_value *x, berth_value *heads) {
     const berth_op_case *of = graph->of;
     const berth_value_type block = berth_op_block(of, graph->size.dtype);
     const int64_t shared = of->x_widths[1] / of->in;
     berth_graph_state(graph->builder, graph->name, 0, &block);
     berth_graph_state(graph->builder, graph->name, 1, &block);
-    return BERTH_OP_EMIT(graph, "paged_attention",
-                         BERTH_INPUTS(berth_op_heads(graph, x[0], of->out),
-                                      berth_op_heads(graph, x[1], shared),
-                                      berth_op_heads(graph, x[2], shared)),
+    for (int i = 0; i < 3; ++i) {
+        heads[i] = berth_op_heads(graph, x[i], i == 0 ? of->out : shared);
+    }
+}
+
+static berth_value emit_attention(berth_op_graph *graph, const berth_value *x, berth_value *outs) {
+    berth_value heads[3];
+    (void)outs;
+    open_heads(graph, x, heads);
+    return BERTH_OP_EMIT(graph, "paged_attention", BERTH_INPUTS(heads[0], heads[1], heads[2]),
                          BERTH_ATTRIBUTES(BERTH_F64("scale", 0.088)));
+}
+
+static berth_value emit_rotary(berth_op_graph *graph, const berth_value *x, berth_value *outs) {
+    const berth_value none = BERTH_VALUE_NONE;
+    const berth_value positions = berth_graph_input(graph->builder, "positions");
+    berth_value heads[3];
+    (void)outs;
+    open_heads(graph, x, heads);
+    return BERTH_OP_EMIT(graph, "rotary_attention",
+                         BERTH_INPUTS(positions, heads[0], heads[1], none, none, none, heads[2]),
+                         BERTH_ATTRIBUTES(BERTH_I64("rotary_dim", graph->of->in),
+                                          BERTH_I64("max_position", 2 * BERTH_OP_CONTEXT),
+                                          BERTH_F64("scale", 0.088)));
 }
 
 // ---- the table ----------------------------------------------------------------------------------
 
 // 32 heads of 128 over 8; `seen` positions a token, what is behind it left out.
-#define PAGED(label, rows, before, seen)                                                           \
-    BERTH_OP_CASE(.name = "paged_attention-" label, .op = "paged_attention", .tokens = (rows),     \
-                  .context = (before), .output_count = 1, .flops = 4.0 * (rows) * (seen)*4096,     \
-                  .out = 32, .in = 128, .emit = emit_attention, .x_count = 3,                      \
+#define PAGED(id, label, rows, before, seen, emitter)                                              \
+    BERTH_OP_CASE(.name = id "-" label, .op = id, .tokens = (rows), .context = (before),           \
+                  .is_paged = true, .output_count = 1, .flops = 4.0 * (rows) * (seen)*4096,        \
+                  .out = 32, .in = 128, .emit = (emitter), .x_count = 3,                           \
                   .x_widths = {4096, 1024, 1024})
+#define PAGED_DECODE(id, emitter)                                                                  \
+    PAGED(id, "decode", 1, BERTH_OP_CONTEXT - 1, BERTH_OP_CONTEXT, emitter)
 #define MIX(id, label, rows, work, ...)                                                            \
     BERTH_OP_CASE(.name = id "-" label, .op = id, .tokens = (rows), .output_count = 1,             \
                   .flops = (work), .text = __VA_ARGS__)
@@ -36,8 +57,10 @@ static berth_value emit_attention(berth_op_graph *graph, const berth_value *x, b
     "v_head_dim=128 kv_cache=x[129,16,576]"
 
 static const berth_op_case cases[] = {
-    PAGED("decode", 1, BERTH_OP_CONTEXT - 1, BERTH_OP_CONTEXT),
-    PAGED("512", 512, 0, 256.5),
+    PAGED_DECODE("paged_attention", emit_attention),
+    PAGED("paged_attention", "512", 512, 0, 256.5, emit_attention),
+    PAGED_DECODE("rotary_attention", emit_rotary),
+    PAGED("rotary_attention", "512", 512, 0, 256.5, emit_rotary),
     MIX("mla", "512", 512, 2.0 * 512 * 4096 * 512 + 2.0 * 16 * 512 * 256.5 * (192 + 128),
         MLA "*0.5"),
     MIX("mla", "decode", 1, 4.0 * 16 * 128 * 512 + 2.0 * 16 * 2048 * (576 + 512), MLA,

@@ -82,7 +82,7 @@ static berth_status fill_caches(const berth_op_side *side) {
 }
 
 berth_status berth_op_side_open(berth_op_side *side, berth_arena *arena, berth_runtime *runtime) {
-    const bool has_cache = strcmp(side->of->op, "paged_attention") == 0;
+    const bool has_cache = side->of->is_paged;
     const int64_t most = has_cache ? BERTH_OP_TOKENS : side->size.tokens; // caches are filled
     berth_kv_cache_spec *caches = NULL;
     BERTH_TRY(berth_op_batch_create(arena, &side->batch));

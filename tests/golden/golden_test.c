@@ -76,7 +76,7 @@ static void check_rounded(const program *p, const char *dtype, double share) {
     CHECK_OK(berth_json_get_f64(report, "logit_rms", &rms));
     CHECK_OK(berth_json_get_f64(report, "rms_gate", &gate));
     CHECK_STR(name.data, dtype);
-    CHECK(rms > 1e-3);
+    CHECK(rms > 2e-4);
     CHECK(rms <= share * gate);
     berth_json_destroy(report);
 }
