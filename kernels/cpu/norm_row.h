@@ -49,6 +49,7 @@ typedef struct berth_norm_kind {
     berth_dtype vectors; // of weight and bias: that, or float32
     int is_joined;       // bf16 is rounded by the machine
     int is_past;         // y and sum are stored past the caches
+    int is_exact;        // subnormal numbers that are stored stay what they are
 } berth_norm_kind;
 
 // Where a vector stands: one of a pair from `first` on, or a single one, whose lanes from `end` on
@@ -151,16 +152,15 @@ BERTH_INLINE void berth_norm_store(berth_norm_kind as, void *to, int64_t first, 
 }
 
 // The machine rounds subnormal numbers to 0; what is exact must keep them.
-BERTH_INLINE berth_vec berth_norm_pairs_of(berth_norm_kind as, berth_vec low, berth_vec high,
-                                           int is_exact) {
-    if (as.is_joined && !(is_exact && berth_vec_has_subnormal(low, high))) {
+BERTH_INLINE berth_vec berth_norm_pairs_of(berth_norm_kind as, berth_vec low, berth_vec high) {
+    if (as.is_joined && !(as.is_exact && berth_vec_has_subnormal(low, high))) {
         return berth_vec_mix(berth_vec_join_bf16(low, high));
     }
     return berth_vec_pairs_of(low, high);
 }
 
 BERTH_INLINE void berth_norm_store_pair(berth_norm_kind as, void *to, int64_t first, berth_vec low,
-                                        berth_vec high, int is_exact) {
+                                        berth_vec high) {
     if (as.dtype != BERTH_DTYPE_BF16) {
         berth_norm_store(as, to, first, low);
         berth_norm_store(as, to, first + BERTH_LANES, high);
@@ -168,7 +168,7 @@ BERTH_INLINE void berth_norm_store_pair(berth_norm_kind as, void *to, int64_t fi
     }
     void *pairs = (uint16_t *)to + first;
     const berth_norm_kind kind = {.dtype = BERTH_DTYPE_F32, .is_past = as.is_past};
-    berth_norm_store(kind, pairs, 0, berth_norm_pairs_of(as, low, high, is_exact));
+    berth_norm_store(kind, pairs, 0, berth_norm_pairs_of(as, low, high));
 }
 
 // ---- spans --------------------------------------------------------------------------------------

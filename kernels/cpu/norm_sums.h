@@ -69,7 +69,8 @@ BERTH_INLINE void berth_norm_measure_pair(const berth_norm_row *row, berth_norm_
         berth_vec_store(row->values + first + BERTH_LANES, high);
     }
     if (form.is_summed && row->sum) {
-        berth_norm_store_pair(as, row->sum, first, low, high, 1);
+        as.is_exact = 1;
+        berth_norm_store_pair(as, row->sum, first, low, high);
     }
 }
 

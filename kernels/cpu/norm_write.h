@@ -40,7 +40,7 @@ BERTH_INLINE void berth_norm_write_pair(const berth_norm_row *row, berth_norm_ki
     berth_vec b = berth_norm_normal(form, by, high);
     a = form.give(row, as, at_low, a);
     b = form.give(row, as, at_high, b);
-    berth_norm_store_pair(as, row->y, first, a, b, 0);
+    berth_norm_store_pair(as, row->y, first, a, b);
 }
 
 // Why the store of some: a group may end inside a vector, whose other lanes are the next group's.
@@ -86,28 +86,36 @@ BERTH_INLINE void berth_norm_write_span(const berth_norm_row *all, berth_norm_ki
     }
 }
 
-// A pair of a row is written, then that of the next one measured: both are kept in one place.
-BERTH_INLINE void berth_norm_pass_pair(const berth_norm_row *written,
-                                       const berth_norm_row *measured, berth_norm_kind as,
+// A row that is written, by which numbers, and the next one, which is measured meanwhile.
+typedef struct berth_norm_passing {
+    const berth_norm_row *written;
+    const berth_norm_row *measured;
+    berth_norm_scale by;
+} berth_norm_passing;
+
+// A pair of the one is written, then that of the other measured: both are kept in one place.
+BERTH_INLINE void berth_norm_pass_pair(const berth_norm_passing *rows, berth_norm_kind as,
                                        berth_norm_form form, int64_t first,
-                                       const berth_norm_scale *by, berth_norm_half_sums *to) {
-    berth_norm_fetch(measured->x, as, first, BERTH_NORM_AHEAD / 2);
-    if (written->gate) {
-        berth_norm_fetch(form.is_kept ? measured->gate : written->gate, as, first,
+                                       berth_norm_half_sums *to) {
+    const berth_norm_row *next = rows->measured;
+    berth_norm_fetch(next->x, as, first, BERTH_NORM_AHEAD / 2);
+    if (rows->written->gate) {
+        berth_norm_fetch(form.is_kept ? next->gate : rows->written->gate, as, first,
                          BERTH_NORM_AHEAD / 2);
     }
-    berth_norm_write_pair(written, as, form, first, by);
-    berth_norm_measure_pair(measured, as, form, first, to);
+    berth_norm_write_pair(rows->written, as, form, first, &rows->by);
+    berth_norm_measure_pair(next, as, form, first, to);
 }
 
 BERTH_INLINE void berth_norm_pass_span(const berth_norm_row *written, berth_norm_row *measured,
                                        berth_norm_kind as, berth_norm_form form,
                                        berth_span columns) {
-    const berth_norm_scale by = berth_norm_scale_of(written, form, columns);
+    const berth_norm_passing rows = {written, measured,
+                                     berth_norm_scale_of(written, form, columns)};
     berth_norm_sums sums = berth_norm_no_sums();
     for (int64_t first = columns.first; first < columns.end; first += BERTH_NORM_STEP) {
-        berth_norm_pass_pair(written, measured, as, form, first, &by, &sums.even);
-        berth_norm_pass_pair(written, measured, as, form, first + BERTH_NORM_PAIR, &by, &sums.odd);
+        berth_norm_pass_pair(&rows, as, form, first, &sums.even);
+        berth_norm_pass_pair(&rows, as, form, first + BERTH_NORM_PAIR, &sums.odd);
     }
     berth_norm_finish(measured, as, form, columns, &sums);
 }

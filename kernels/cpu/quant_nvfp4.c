@@ -210,9 +210,7 @@ BERTH_INLINE void look_up_lot(berth_dtype dtype, const piece *of, int64_t first,
 
 // ---- lots ---------------------------------------------------------------------------------------
 
-#define MANY                                                                                       \
-    4 // lots whose scales are made together: those of each wait for their own
-      // steps
+#define MANY 4 // lots whose scales are made together: those of each wait for their own steps
 
 // What is there of lots before their codes.
 typedef struct lots {

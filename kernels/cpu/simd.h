@@ -562,12 +562,14 @@ BERTH_INLINE berth_vec_words berth_vec_larger_words(berth_vec_words a, berth_vec
     return (a & is_larger) | (b & ~is_larger);
 }
 
-#define berth_vec_pack_turns berth_vec_pack
-
 BERTH_INLINE berth_vec_bits berth_vec_pack(berth_vec_words ab, berth_vec_words cd) {
     typedef uint8_t bytes __attribute__((vector_size(BERTH_LANES * 4)));
     return (berth_vec_bits)__builtin_shufflevector((bytes)ab, (bytes)cd, 0, 2, 4, 6, 8, 10, 12, 14,
                                                    16, 18, 20, 22, 24, 26, 28, 30);
+}
+
+BERTH_INLINE berth_vec_bits berth_vec_pack_turns(berth_vec_words ab, berth_vec_words cd) {
+    return berth_vec_pack(ab, cd);
 }
 
 BERTH_INLINE void berth_vec_store_past(void *to, berth_vec a) {
