@@ -40,7 +40,6 @@ struct berth_op_case {
     const char *op;
     int64_t tokens;  // of the timed step, of one sequence
     int64_t context; // tokens that are in the cache before it
-    bool is_paged;   // the cache is paged, of keys and values, which belong to no operand
     size_t output_count;
     double flops; // of the step; 0: the memory is what it is about
     double
@@ -48,6 +47,7 @@ struct berth_op_case {
     // Operands and attributes, see bench_op_text.c; NULL: `emit` and what follows it say them.
     const char *text;
     bool is_whole; // rows depend on later ones: the reference runs all tokens
+    bool is_paged; // the cache is paged, of keys and values, which belong to no operand
     int64_t out;   // width; of attention and positions: heads
     int64_t in;    // width of x; of attention and positions: a head's
     // Emits the op once over x [tokens, …] and returns its first output; `outs` takes the others.

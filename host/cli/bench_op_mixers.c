@@ -41,7 +41,7 @@ static berth_value emit_rotary(berth_op_graph *graph, const berth_value *x, bert
 
 // 32 heads of 128 over 8; `seen` positions a token, what is behind it left out.
 #define PAGED(id, label, rows, before, seen, emitter)                                              \
-    BERTH_OP_CASE(.name = id "-" label, .op = id, .tokens = (rows), .context = (before),           \
+    BERTH_OP_CASE(.name = id "-" label, .op = (id), .tokens = (rows), .context = (before),         \
                   .is_paged = true, .output_count = 1, .flops = 4.0 * (rows) * (seen)*4096,        \
                   .out = 32, .in = 128, .emit = (emitter), .x_count = 3,                           \
                   .x_widths = {4096, 1024, 1024})
