@@ -11,6 +11,12 @@ BERTH_INLINE berth_vec_ints berth_vec_magnitude(berth_vec x) {
     return (berth_vec_ints)((berth_vec_bits)x & 0x7fffffffu);
 }
 
+// The lower bytes of words that were made of numbers of `dtype`: of bf16 by turns, else in order.
+BERTH_INLINE berth_vec_bits berth_vec_pack_as(berth_dtype dtype, berth_vec_words ab,
+                                              berth_vec_words cd) {
+    return dtype == BERTH_DTYPE_BF16 ? berth_vec_pack_turns(ab, cd) : berth_vec_pack(ab, cd);
+}
+
 // A vector of codes.
 BERTH_INLINE void berth_vec_put_codes(int is_past, void *to, berth_vec codes) {
     if (is_past) {

@@ -190,9 +190,8 @@ BERTH_INLINE void quantise_four(sweep as, const piece *of, int64_t first,
     }
     const berth_vec_words low = vec_f8_signed(a.of, a.upper);
     const berth_vec_words high = vec_f8_signed(b.of, b.upper);
-    const berth_vec_bits packed =
-        is_by_turns(as) ? berth_vec_pack_turns(low, high) : berth_vec_pack(low, high);
-    berth_vec_put_codes(of->is_past, of->q + first, (berth_vec)packed);
+    berth_vec_put_codes(of->is_past, of->q + first,
+                        (berth_vec)berth_vec_pack_as(as.dtype, low, high));
 }
 
 // Returns the largest magnitude of the next row, if it is TURNING.

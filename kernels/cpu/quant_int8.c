@@ -59,8 +59,7 @@ BERTH_INLINE berth_vec_words codes_of_two(berth_dtype dtype, const piece *of, in
 BERTH_INLINE berth_vec quantise_four(berth_dtype dtype, const piece *of, int64_t first) {
     const berth_vec_words a = codes_of_two(dtype, of, first) & 0xff;
     const berth_vec_words b = codes_of_two(dtype, of, first + TWO) & 0xff;
-    return (berth_vec)(dtype == BERTH_DTYPE_BF16 ? berth_vec_pack_turns(a, b)
-                                                 : berth_vec_pack(a, b));
+    return (berth_vec)berth_vec_pack_as(dtype, a, b);
 }
 
 // As many of the columns of such a row as are whole fours of vectors. Returns the largest magnitude

@@ -200,8 +200,7 @@ BERTH_INLINE void look_up_lot(berth_dtype dtype, const piece *of, int64_t first,
         const berth_vec_words a = places_of(dtype, of->row, at, by + 2 * k) & 0xff;
         const berth_vec_words b =
             places_of(dtype, of->row, at + 2 * BERTH_LANES, by + 2 * k + 2) & 0xff;
-        const berth_vec_bits places =
-            dtype == BERTH_DTYPE_BF16 ? berth_vec_pack_turns(a, b) : berth_vec_pack(a, b);
+        const berth_vec_bits places = berth_vec_pack_as(dtype, a, b);
         berth_vec_put_codes(
             of->is_past, of->q + at,
             (berth_vec)berth_vec_pick_bytes(of->codes->of[0], of->codes->of[1], places));

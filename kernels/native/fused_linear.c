@@ -22,8 +22,8 @@ enum { X, WEIGHT, RESIDUAL, NORM_WEIGHT, BIAS };
 static void begin_linear(fused_part *part, const berth_op_site *site, const berth_value_type *f) {
     fused_begin(part, site, &berth_op_linear);
     fused_give(part, "x", X, f);
-    fused_give(part, "weight", WEIGHT, site->inputs[WEIGHT]);
-    fused_give(part, "bias", BIAS, site->inputs[BIAS]);
+    fused_give_own(part, WEIGHT);
+    fused_give_own(part, BIAS);
 }
 
 static berth_status infer(const berth_op_site *site, berth_op_result *out) {
@@ -46,8 +46,8 @@ static berth_status reference(void *self, const berth_op_args *args) {
     begin_linear(&part, site, NULL);
     fused_lay(&f, berth_data(args->workspace), args->inputs[X]->dtype, fused_width(site));
     fused_pass(&part, "x", &f.tensor);
-    fused_pass(&part, "weight", args->inputs[WEIGHT]);
-    fused_pass(&part, "bias", args->inputs[BIAS]);
+    fused_pass_own(&part, args, WEIGHT);
+    fused_pass_own(&part, args, BIAS);
     for (int64_t row = 0; row < berth_row_count(y); ++row) {
         BERTH_RULE_TRY(fused_run_prologue(site, args, RESIDUAL, row, &f.tensor));
         BERTH_RULE_TRY(fused_run(&part, fused_row_of(&out, y, row), NULL, NULL));

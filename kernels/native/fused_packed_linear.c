@@ -31,7 +31,7 @@ static void begin_packed(fused_part *part, const berth_op_site *site, const bert
     fused_begin(part, site, &berth_op_packed_linear);
     fused_give(part, "x", X, f);
     for (uint64_t i = 0; i < OWN_COUNT; ++i) {
-        fused_give(part, site->op->inputs[own[i]]->name, own[i], site->inputs[own[i]]);
+        fused_give_own(part, own[i]);
     }
     fused_hand_on(part, "code");
     fused_hand_on(part, "group_shape");
@@ -57,7 +57,7 @@ static berth_status reference(void *self, const berth_op_args *args) {
     fused_row f;
     begin_packed(&packed, site, NULL);
     for (uint64_t i = 0; i < OWN_COUNT; ++i) {
-        fused_pass(&packed, site->op->inputs[own[i]]->name, args->inputs[own[i]]);
+        fused_pass_own(&packed, args, own[i]);
     }
     fused_pass(&packed, "x", fused_lay(&f, room + width, args->inputs[X]->dtype, width));
     for (int64_t row = 0; row < berth_row_count(args->outputs[FUSED_Y]); ++row) {

@@ -77,9 +77,20 @@ static inline void fused_give(fused_part *self, const char *name, uint64_t input
     self->types[i] = type;
 }
 
+// The same of an input that has one name in both, and is given on as it is.
+static inline void fused_give_own(fused_part *self, uint64_t input) {
+    const berth_op_site *whole = self->whole;
+    fused_give(self, whole->op->inputs[input]->name, input, whole->inputs[input]);
+}
+
 // Its value in the call that comes; NULL: absent.
 static inline void fused_pass(fused_part *self, const char *name, const berth_tensor *value) {
     self->tensors[fused_input(self, name)] = value;
+}
+
+// The same of an input that has one name in both.
+static inline void fused_pass_own(fused_part *self, const berth_op_args *args, uint64_t input) {
+    fused_pass(self, self->whole->op->inputs[input]->name, args->inputs[input]);
 }
 
 // The attribute's value from here on.

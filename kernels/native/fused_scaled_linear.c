@@ -100,7 +100,7 @@ static void begin_scaled(fused_part *part, const berth_op_site *site, const bert
     fused_give(part, "x", X, q);
     fused_give(part, "x_scale", X, scale);
     for (uint64_t i = 0; i < OWN_COUNT; ++i) {
-        fused_give(part, site->op->inputs[own[i]]->name, own[i], site->inputs[own[i]]);
+        fused_give_own(part, own[i]);
     }
     fused_hand_on(part, "group_shape");
     fused_hand_on(part, "dtype");
@@ -157,7 +157,7 @@ static berth_status reference(void *self, const berth_op_args *args) {
     fused_pass(&scaled, "x", &at.q.tensor);
     fused_pass(&scaled, "x_scale", &at.scale.tensor);
     for (uint64_t i = 0; i < OWN_COUNT; ++i) {
-        fused_pass(&scaled, site->op->inputs[own[i]]->name, args->inputs[own[i]]);
+        fused_pass_own(&scaled, args, own[i]);
     }
     for (int64_t row = 0; row < berth_row_count(y); ++row) {
         BERTH_RULE_TRY(fused_run_prologue(site, args, RESIDUAL, row, &at.f.tensor));

@@ -37,7 +37,7 @@ static void hand_on_attributes(fused_part *part) {
 static void begin_rope(fused_part *part, const berth_op_site *site) {
     fused_begin(part, site, &berth_op_rotary_embedding);
     for (uint64_t i = 0; i < ROPE_INPUTS; ++i) {
-        fused_give(part, site->op->inputs[i]->name, i, site->inputs[i]);
+        fused_give_own(part, i);
     }
     hand_on_attributes(part);
 }
@@ -47,7 +47,7 @@ static void begin_attention(fused_part *part, const berth_op_site *site) {
     fused_begin(part, site, &berth_op_paged_attention);
     for (uint64_t i = QUERY; i < site->input_count; ++i) {
         if (i <= KEY || i >= ROPE_INPUTS) {
-            fused_give(part, site->op->inputs[i]->name, i, site->inputs[i]);
+            fused_give_own(part, i);
         }
     }
     hand_on_attributes(part);
@@ -104,7 +104,7 @@ static berth_status reference(void *self, const berth_op_args *args) {
     const berth_tensor *turned_key = lay(&key, args->inputs[KEY], &room);
     begin_rope(&part, site);
     for (uint64_t i = 0; i < ROPE_INPUTS; ++i) {
-        fused_pass(&part, site->op->inputs[i]->name, args->inputs[i]);
+        fused_pass_own(&part, args, i);
     }
     BERTH_RULE_TRY(fused_run(&part, turned_query, turned_key, (float *)(void *)room));
     begin_attention(&part, site);
@@ -112,7 +112,7 @@ static berth_status reference(void *self, const berth_op_args *args) {
     fused_pass(&part, "query", turned_query);
     fused_pass(&part, "key", turned_key);
     for (uint64_t i = ROPE_INPUTS; i < site->input_count; ++i) {
-        fused_pass(&part, site->op->inputs[i]->name, args->inputs[i]);
+        fused_pass_own(&part, args, i);
     }
     return fused_run(&part, args->outputs[0], NULL, (float *)(void *)room);
 }

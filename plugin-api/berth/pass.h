@@ -142,4 +142,17 @@ static inline const berth_attribute *berth_pass_attribute(const berth_pass_match
     return found && found->kind != BERTH_ATTRIBUTE_NONE ? found : NULL;
 }
 
+// Those of a matched op that are set, for a call; returns how many, at most `most`.
+static inline uint64_t berth_pass_attributes(const berth_pass_match *match, uint64_t node,
+                                             const berth_attribute **out, uint64_t most) {
+    const berth_op_site *site = match->sites[node];
+    uint64_t count = 0;
+    for (uint64_t i = 0; site && i < site->attribute_count && count < most; ++i) {
+        if (site->attributes[i]->kind != BERTH_ATTRIBUTE_NONE) {
+            out[count++] = site->attributes[i];
+        }
+    }
+    return count;
+}
+
 #endif

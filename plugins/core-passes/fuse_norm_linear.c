@@ -5,31 +5,7 @@
 //   rms_norm → [quant_fp8 | quant_int8] → linear | packed_linear | scaled_linear
 #include "product/product.h"
 
-static const berth_pass_node *const linear[] = {
-    BERTH_PASS_FIRST("rms_norm"),
-    BERTH_CHAIN_PRODUCT("linear"),
-};
-static const berth_pass_node *const packed[] = {
-    BERTH_PASS_FIRST("rms_norm"),
-    BERTH_CHAIN_PRODUCT("packed_linear"),
-};
-static const berth_pass_node *const fp8[] = {
-    BERTH_PASS_FIRST("rms_norm"),
-    BERTH_CHAIN_QUANT("quant_fp8"),
-    BERTH_CHAIN_SCALED(1),
-};
-static const berth_pass_node *const int8[] = {
-    BERTH_PASS_FIRST("rms_norm"),
-    BERTH_CHAIN_QUANT("quant_int8"),
-    BERTH_CHAIN_SCALED(1),
-};
-
-static const berth_pass_pattern *const patterns[] = {
-    BERTH_PASS_PATTERN(linear, berth_fuse_product),
-    BERTH_PASS_PATTERN(packed, berth_fuse_product),
-    BERTH_PASS_PATTERN(fp8, berth_fuse_product),
-    BERTH_PASS_PATTERN(int8, berth_fuse_product),
-};
+BERTH_CHAINS_BEHIND("rms_norm");
 
 const berth_pass berth_pass_fuse_norm_linear = {
     .size = sizeof(berth_pass),

@@ -11,17 +11,6 @@ enum { ROPE, ATTENTION };
 
 #define MAX_ATTRIBUTES 64
 
-// Those that are set.
-static uint64_t copy_attributes(const berth_op_site *from, const berth_attribute **out,
-                                uint64_t count) {
-    for (uint64_t i = 0; i < from->attribute_count && count < MAX_ATTRIBUTES; ++i) {
-        if (from->attributes[i]->kind != BERTH_ATTRIBUTE_NONE) {
-            out[count++] = from->attributes[i];
-        }
-    }
-    return count;
-}
-
 // In the order of the fused op: what turns, then what attention has besides.
 static uint64_t list_inputs(const berth_pass_match *match, berth_value *out) {
     static const char *const of_rope[] = {"positions",     "query",    "key",
@@ -43,8 +32,8 @@ static berth_status rewrite(const berth_pass_match *match, berth_builder *builde
     berth_value inputs[BERTH_MAX_INPUTS];
     berth_value out = BERTH_VALUE_NONE;
     const uint64_t input_count = list_inputs(match, inputs);
-    uint64_t count = copy_attributes(match->sites[ROPE], attributes, 0);
-    count = copy_attributes(match->sites[ATTENTION], attributes, count);
+    uint64_t count = berth_pass_attributes(match, ROPE, attributes, MAX_ATTRIBUTES);
+    count += berth_pass_attributes(match, ATTENTION, attributes + count, MAX_ATTRIBUTES - count);
     (void)builder->op(builder, &(const berth_call){
                                    .size = sizeof(berth_call),
                                    .name = "rotary_attention",

@@ -115,13 +115,7 @@ static berth_value find_input(const chain *of, const char *input) {
 // Those of the product that are set, then those of what stands before it.
 #define MAX_ATTRIBUTES 8
 static uint64_t copy_attributes(const chain *of, const berth_attribute **out) {
-    const berth_op_site *product = of->match->sites[of->product];
-    uint64_t count = 0;
-    for (uint64_t i = 0; i < product->attribute_count && count < MAX_ATTRIBUTES - 3; ++i) {
-        if (product->attributes[i]->kind != BERTH_ATTRIBUTE_NONE) {
-            out[count++] = product->attributes[i];
-        }
-    }
+    uint64_t count = berth_pass_attributes(of->match, of->product, out, MAX_ATTRIBUTES - 3);
     if (of->norm != NONE) {
         out[count++] = berth_pass_attribute(of->match, of->norm, "eps");
     }

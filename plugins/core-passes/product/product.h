@@ -16,6 +16,33 @@
     BERTH_PASS_NODE("scaled_linear", BERTH_PASS_INPUT("x", quant, 0),                              \
                     BERTH_PASS_INPUT("x_scale", quant, 1))
 
+// The patterns of a pass whose chains begin with the op that nothing precedes, at file scope.
+#define BERTH_CHAINS_BEHIND(op)                                                                    \
+    static const berth_pass_node *const linear[] = {                                               \
+        BERTH_PASS_FIRST(op),                                                                      \
+        BERTH_CHAIN_PRODUCT("linear"),                                                             \
+    };                                                                                             \
+    static const berth_pass_node *const packed[] = {                                               \
+        BERTH_PASS_FIRST(op),                                                                      \
+        BERTH_CHAIN_PRODUCT("packed_linear"),                                                      \
+    };                                                                                             \
+    static const berth_pass_node *const fp8[] = {                                                  \
+        BERTH_PASS_FIRST(op),                                                                      \
+        BERTH_CHAIN_QUANT("quant_fp8"),                                                            \
+        BERTH_CHAIN_SCALED(1),                                                                     \
+    };                                                                                             \
+    static const berth_pass_node *const int8[] = {                                                 \
+        BERTH_PASS_FIRST(op),                                                                      \
+        BERTH_CHAIN_QUANT("quant_int8"),                                                           \
+        BERTH_CHAIN_SCALED(1),                                                                     \
+    };                                                                                             \
+    static const berth_pass_pattern *const patterns[] = {                                          \
+        BERTH_PASS_PATTERN(linear, berth_fuse_product),                                            \
+        BERTH_PASS_PATTERN(packed, berth_fuse_product),                                            \
+        BERTH_PASS_PATTERN(fp8, berth_fuse_product),                                               \
+        BERTH_PASS_PATTERN(int8, berth_fuse_product),                                              \
+    }
+
 // The chain as one op, where the fused op can be it: BERTH_NOT_FOUND where it cannot.
 berth_status berth_fuse_product(const berth_pass_match *match, berth_builder *builder);
 
