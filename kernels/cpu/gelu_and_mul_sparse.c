@@ -1,63 +1,119 @@
 // SPDX-License-Identifier: Apache-2.0
 // gelu_and_mul_sparse: gelu of what stands above the row's cutoff, rounded, times the second half.
-// The gates of a row are read three times: for their mean, their deviation and the result.
+// The gates of a row are read twice: for the cutoff, and for the result. Few of them are above it:
+// where the lanes of a vector can be packed, gelu is computed of those alone.
 #include <cpu/elementwise.h>
 
 #include <quantile.h>
 
 enum { MULTIPLIER, CUTOFF }; // the numbers of an instance
 
-#define SUMS  4                           // side by side
+#define PAIR  (2 * (int64_t)BERTH_LANES)  // columns: two vectors
 #define BLOCK (64 * (int64_t)BERTH_LANES) // elements that are added up in float32
+#define AHEAD 8192                        // bytes
+#define FAR   4                           // deviations² of a mean whose squares are taken anew
 
-typedef berth_vec (*sum_formula)(berth_vec sum, berth_vec distance);
+// ---- the cutoff ---------------------------------------------------------------------------------
 
-BERTH_INLINE berth_vec add(berth_vec sum, berth_vec distance) {
-    return sum + distance;
+// Of distances from a number.
+typedef struct sums {
+    berth_vec sum[2];
+    berth_vec squares[2];
+} sums;
+
+BERTH_INLINE void add_to(sums *to, int at, berth_vec distance) {
+    to->sum[at] = to->sum[at] + distance;
+    to->squares[at] = berth_vec_fma(distance, distance, to->squares[at]);
 }
 
-BERTH_INLINE berth_vec add_square(berth_vec sum, berth_vec distance) {
-    return berth_vec_fma(distance, distance, sum);
+// Two vectors of columns, in bf16 the even and the odd ones.
+typedef struct two {
+    berth_vec of[2];
+} two;
+
+BERTH_INLINE two load_two(const void *x, berth_dtype dtype, int64_t first) {
+    if (dtype == BERTH_DTYPE_BF16) {
+        const berth_vec pairs = berth_vec_load((const uint16_t *)x + first);
+        return (two){
+            {berth_vec_first_of(pairs), berth_vec_second_of(pairs)}
+        };
+    }
+    return (two){
+        {berth_vec_load_as(x, dtype, first), berth_vec_load_as(x, dtype, first + BERTH_LANES)}
+    };
 }
 
-BERTH_INLINE float sum_of(const void *x, berth_dtype dtype, berth_span columns, sum_formula formula,
-                          berth_vec from) {
-    berth_vec sums[SUMS] = {{0}};
+BERTH_INLINE void fetch(const void *x, berth_dtype dtype, int64_t first, int64_t ahead) {
+    const int64_t bytes = BERTH_DTYPE_BITS(dtype) / 8;
+    BERTH_UNROLL
+    for (int64_t at = 0; at < PAIR * bytes; at += 64) {
+        BERTH_PREFETCH((const char *)x + first * bytes + at + ahead);
+    }
+}
+
+BERTH_INLINE sums sums_of(const void *x, berth_dtype dtype, berth_span columns, berth_vec from) {
+    const berth_vec zero = berth_vec_of(0);
+    sums all[2] = {
+        {{zero, zero}, {zero, zero}},
+        {{zero, zero}, {zero, zero}}
+    };
     int64_t i = columns.first;
-    for (; i + SUMS * BERTH_LANES <= columns.end; i += SUMS * BERTH_LANES) {
+    for (; i + 2 * PAIR <= columns.end; i += 2 * PAIR) {
         BERTH_UNROLL
-        for (int k = 0; k < SUMS; ++k) {
-            const berth_vec one = berth_vec_load_as(x, dtype, i + k * BERTH_LANES);
-            sums[k] = formula(sums[k], one - from);
+        for (int k = 0; k < 2; ++k) {
+            const two x_here = load_two(x, dtype, i + k * PAIR);
+            fetch(x, dtype, i + k * PAIR, AHEAD);
+            add_to(&all[k], 0, x_here.of[0] - from);
+            add_to(&all[k], 1, x_here.of[1] - from);
         }
     }
     for (; i < columns.end; i += BERTH_LANES) {
         const berth_vec distance = berth_vec_load_some(x, dtype, i, columns.end) - from;
         const int64_t left = columns.end - i;
-        sums[0] = formula(sums[0], left < BERTH_LANES ? berth_vec_cut(distance, left) : distance);
+        add_to(&all[0], 0, left < BERTH_LANES ? berth_vec_cut(distance, left) : distance);
     }
-    return berth_vec_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    return (sums){
+        {all[0].sum[0] + all[1].sum[0],         all[0].sum[1] + all[1].sum[1]        },
+        {all[0].squares[0] + all[1].squares[0], all[0].squares[1] + all[1].squares[1]}
+    };
 }
 
-// The mean of the formula's terms, from block to block in doubles: what a gate is above the cutoff
-// is a small part of both.
-BERTH_INLINE double mean_of(const void *x, berth_dtype dtype, int64_t width, sum_formula formula,
-                            float from) {
-    double sum = 0;
+// The mean of the distances from a number and of their squares, from block to block in doubles:
+// what a gate is above the cutoff is a small part of both.
+typedef struct moments {
+    double mean;
+    double squares;
+} moments;
+
+BERTH_INLINE moments moments_of(const void *x, berth_dtype dtype, int64_t width, float from) {
+    moments all = {0};
     for (int64_t first = 0; first < width; first += BLOCK) {
         const int64_t end = first + BLOCK < width ? first + BLOCK : width;
-        sum += (double)sum_of(x, dtype, (berth_span){first, end}, formula, berth_vec_of(from));
+        const sums some = sums_of(x, dtype, (berth_span){first, end}, berth_vec_of(from));
+        all.mean += (double)berth_vec_sum(some.sum[0] + some.sum[1]);
+        all.squares += (double)berth_vec_sum(some.squares[0] + some.squares[1]);
     }
-    return sum / (double)width;
+    return (moments){all.mean / (double)width, all.squares / (double)width};
 }
 
+// Why the first sums are about 0: most gates have a mean near it. Else, or where squares are too
+// large for a float, they are taken once more about the mean, which then is exact, too.
 BERTH_INLINE float cutoff_of(const void *x, berth_dtype dtype, int64_t width, float multiplier) {
-    const float mean = (float)mean_of(x, dtype, width, add, 0);
-    const double squares = mean_of(x, dtype, width, add_square, mean);
-    const float deviation = berth_round_to(dtype, (float)sqrt(squares));
+    float from = 0;
+    moments about = moments_of(x, dtype, width, from);
+    if (!(about.squares < (FAR + 1) * (about.squares - about.mean * about.mean))) {
+        from = (float)about.mean;
+        about = moments_of(x, dtype, width, from);
+    }
+    const float mean = (float)((double)from + about.mean);
+    const double difference = about.squares - about.mean * about.mean;
+    const double variance = difference < 0 ? 0 : difference; // all are the same, but for roundings
+    const float deviation = berth_round_to(dtype, (float)sqrt(variance));
     return berth_round_to(dtype, berth_round_to(dtype, mean) +
                                      berth_round_to(dtype, deviation * multiplier));
 }
+
+// ---- results ------------------------------------------------------------------------------------
 
 // Rounded where the reference does, in bf16 too: so few results are not 0 that the last place of
 // the largest one is much beside their mean.
@@ -66,23 +122,134 @@ BERTH_INLINE berth_vec kept_of(const berth_activation *self, berth_dtype dtype, 
     return berth_vec_max(berth_vec_of(0), berth_vec_round_to(dtype, above));
 }
 
+// Of gates, rounded.
+typedef berth_vec (*gelu_formula)(const berth_activation *self, berth_dtype dtype, berth_vec a);
+
+BERTH_INLINE berth_vec gelu_by_tanh(const berth_activation *self, berth_dtype dtype, berth_vec a) {
+    return berth_vec_round_to(dtype, berth_vec_gelu_tanh(kept_of(self, dtype, a)));
+}
+
+BERTH_INLINE berth_vec gelu_by_erf(const berth_activation *self, berth_dtype dtype, berth_vec a) {
+    return berth_vec_round_to(dtype, berth_vec_gelu_erf(kept_of(self, dtype, a)));
+}
+
 BERTH_INLINE berth_vec by_tanh(const berth_activation *self, berth_dtype dtype, berth_vec a,
                                berth_vec b) {
-    return berth_vec_round_to(dtype, berth_vec_gelu_tanh(kept_of(self, dtype, a))) * b;
+    return gelu_by_tanh(self, dtype, a) * b;
 }
 
 BERTH_INLINE berth_vec by_erf(const berth_activation *self, berth_dtype dtype, berth_vec a,
                               berth_vec b) {
-    return berth_vec_round_to(dtype, berth_vec_gelu_erf(kept_of(self, dtype, a))) * b;
+    return gelu_by_erf(self, dtype, a) * b;
+}
+
+// ---- packed -------------------------------------------------------------------------------------
+
+// Columns that are worked at together, and what is kept of their gates: first themselves, then
+// gelu of them.
+#define SPAN 1024
+typedef struct packed {
+    int64_t count;
+    uint32_t lanes[SPAN / BERTH_LANES]; // bits of each vector
+    float kept[SPAN + BERTH_LANES];
+} packed;
+
+// A row, and the columns of it.
+typedef struct piece {
+    const char *x;
+    const char *up;
+    char *y;
+    berth_span columns;
+} piece;
+
+BERTH_INLINE void pack(const piece *of, berth_dtype dtype, berth_vec cutoff, packed *out) {
+    float *to = out->kept;
+    uint32_t *lanes = out->lanes;
+    for (int64_t i = of->columns.first; i < of->columns.end; i += PAIR) {
+        const two gates = load_two(of->x, dtype, i);
+        fetch(of->up, dtype, i, AHEAD);
+        BERTH_UNROLL
+        for (int k = 0; k < 2; ++k) {
+            const uint32_t bits = berth_vec_not_at_most(gates.of[k], cutoff);
+            berth_vec_pack_lanes(to, bits, gates.of[k]);
+            to += __builtin_popcount(bits);
+            *lanes++ = bits;
+        }
+    }
+    out->count = to - out->kept;
+}
+
+BERTH_INLINE void write_packed(const piece *of, berth_sweep_kind as, const packed *gates) {
+    const float *from = gates->kept;
+    const uint32_t *lanes = gates->lanes;
+    for (int64_t i = of->columns.first; i < of->columns.end; i += PAIR, lanes += 2) {
+        const two up = load_two(of->up, as.dtype, i);
+        const berth_vec one = berth_vec_spread_lanes(from, lanes[0]) * up.of[0];
+        from += __builtin_popcount(lanes[0]);
+        const berth_vec other = berth_vec_spread_lanes(from, lanes[1]) * up.of[1];
+        from += __builtin_popcount(lanes[1]);
+        if (as.dtype == BERTH_DTYPE_BF16) {
+            const berth_sweep_kind pairs = {.dtype = BERTH_DTYPE_F32, .is_past = as.is_past};
+            berth_sweep_store(pairs, of->y + 2 * i, 0, berth_sweep_pairs_of(as, one, other));
+        } else {
+            berth_sweep_store(as, of->y, i, one);
+            berth_sweep_store(as, of->y, i + BERTH_LANES, other);
+        }
+    }
+}
+
+// Returns the end of what are whole pairs of vectors.
+BERTH_INLINE int64_t write_pairs(const berth_activation *self, gelu_formula formula,
+                                 berth_sweep_kind as, const piece *row) {
+    const int64_t end = row->columns.end / PAIR * PAIR;
+    piece of = *row;
+    packed gates;
+    for (of.columns.first = 0; of.columns.first < end; of.columns.first += SPAN) {
+        of.columns.end = of.columns.first + SPAN < end ? of.columns.first + SPAN : end;
+        pack(&of, as.dtype, berth_vec_of(self->numbers[CUTOFF]), &gates);
+        for (int64_t i = 0; i < gates.count; i += BERTH_LANES) {
+            const berth_vec some = berth_vec_load(gates.kept + i);
+            berth_vec_store(gates.kept + i, formula(self, as.dtype, some));
+        }
+        write_packed(&of, as, &gates);
+    }
+    return end;
+}
+
+BERTH_INLINE void write_rest(const berth_activation *self, gelu_formula formula,
+                             berth_sweep_kind as, const piece *of) {
+    for (int64_t i = of->columns.first; i < of->columns.end; i += BERTH_LANES) {
+        const berth_vec a = berth_vec_load_some(of->x, as.dtype, i, of->columns.end);
+        const berth_vec b = berth_vec_load_some(of->up, as.dtype, i, of->columns.end);
+        berth_vec_store_some(of->y, as.dtype, i, of->columns.end, formula(self, as.dtype, a) * b);
+    }
+}
+
+BERTH_INLINE void write_row(const berth_activation *self, gelu_formula formula, berth_sweep_kind as,
+                            const piece *row) {
+    piece rest = *row;
+    rest.columns.first = write_pairs(self, formula, as, row);
+    write_rest(self, formula, as, &rest);
 }
 
 BERTH_INLINE void berth_sweep_sparse_row(const berth_sweep *all, berth_vec_formula formula,
                                          berth_sweep_kind as, const void *x, void *y) {
+    const int64_t bytes = BERTH_DTYPE_BITS(as.dtype) / 8;
+    const piece row = {
+        .x = x,
+        .up = (const char *)x + all->width * bytes,
+        .y = y,
+        .columns = {0, all->width},
+    };
     berth_activation self = *all->self;
     berth_sweep in = *all;
-    self.numbers[CUTOFF] = cutoff_of(x, as.dtype, in.width, self.numbers[MULTIPLIER]);
+    self.numbers[CUTOFF] = cutoff_of(x, as.dtype, all->width, self.numbers[MULTIPLIER]);
     in.self = &self;
-    berth_sweep_gated_row(&in, formula, as, x, y);
+    if (BERTH_HAS_TABLE) {
+        write_row(&self, formula == by_tanh ? gelu_by_tanh : gelu_by_erf, as, &row);
+    } else {
+        berth_sweep_gated_row(&in, formula, as, x, y);
+    }
 }
 
 BERTH_SWEEP_EITHER(sparse, by_tanh, by_erf)

@@ -55,14 +55,16 @@ BERTH_INLINE void berth_norm_part_as(const berth_norm_job *in, berth_norm_form f
         berth_norm_pass_rows(&from, &row, as, form, rows);
         return;
     }
-    for (int64_t i = rows.first; i < rows.end; ++i) {
+    for (int64_t i = rows.first; i < rows.end && is_past; ++i) {
         berth_norm_point(&row, &from, i);
         berth_norm_measure(&row, as, form);
-        if (is_past) {
-            berth_norm_write_past(&row, as, form);
-        } else {
-            berth_norm_write(&row, as, form);
-        }
+        berth_norm_write_past(&row, as, form);
+    }
+    as.is_near = as.dtype != BERTH_DTYPE_F16;
+    for (int64_t i = rows.first; i < rows.end && !is_past; ++i) {
+        berth_norm_point(&row, &from, i);
+        berth_norm_measure(&row, as, form);
+        berth_norm_write(&row, as, form);
     }
     berth_past_end();
 }

@@ -14,6 +14,7 @@
 
 #define BERTH_NORM_PAIR (2 * BERTH_LANES) // columns
 #define BERTH_NORM_STEP (4 * BERTH_LANES)
+#define BERTH_NORM_LINE 64 // bytes
 
 // Begins as berth_instance does.
 typedef struct berth_norm {
@@ -50,6 +51,7 @@ typedef struct berth_norm_kind {
     int is_joined;       // bf16 is rounded by the machine
     int is_past;         // y and sum are stored past the caches
     int is_exact;        // subnormal numbers that are stored stay what they are
+    int is_near;         // what is written and multiplied by is fetched while a row is measured
 } berth_norm_kind;
 
 // Where a vector stands: one of a pair from `first` on, or a single one, whose lanes from `end` on

@@ -94,12 +94,38 @@ BERTH_INLINE void berth_norm_measure_one(const berth_norm_row *row, berth_norm_k
     }
 }
 
+// Why: of few rows all is cold. x and the gate come this many bytes earlier, the weight and the
+// lines of y, which are to be written, while the row is measured.
+#define BERTH_NORM_NEAR 1024
+BERTH_INLINE void berth_norm_fetch_near(const berth_norm_row *row, berth_norm_kind as,
+                                        int64_t first) {
+    const int64_t bytes = BERTH_DTYPE_BITS(as.dtype) / 8;
+    const int64_t vector = BERTH_DTYPE_BITS(as.vectors) / 8;
+    BERTH_UNROLL
+    for (int64_t at = 0; at < BERTH_NORM_STEP * bytes; at += BERTH_NORM_LINE) {
+        if (row->gate) {
+            BERTH_PREFETCH((const char *)row->gate + first * bytes + at + BERTH_NORM_NEAR);
+        }
+        BERTH_PREFETCH((const char *)row->x + first * bytes + at + BERTH_NORM_NEAR);
+        __builtin_prefetch((const char *)row->y + first * bytes + at, 1, 3);
+    }
+    BERTH_UNROLL
+    for (int64_t at = 0; at < BERTH_NORM_STEP * vector; at += BERTH_NORM_LINE) {
+        if (row->weight) {
+            BERTH_PREFETCH((const char *)row->weight + first * vector + at);
+        }
+    }
+}
+
 BERTH_INLINE berth_norm_sums berth_norm_sum_up(const berth_norm_row *all, berth_norm_kind as,
                                                berth_norm_form form, berth_span columns) {
     const berth_norm_row row = *all; // no store changes it, for all that the compiler knows
     berth_norm_sums sums = berth_norm_no_sums();
     int64_t first = columns.first;
     for (; first < berth_norm_steps_end(as, columns); first += BERTH_NORM_STEP) {
+        if (as.is_near) {
+            berth_norm_fetch_near(&row, as, first);
+        }
         berth_norm_measure_pair(&row, as, form, first, &sums.even);
         berth_norm_measure_pair(&row, as, form, first + BERTH_NORM_PAIR, &sums.odd);
     }

@@ -56,7 +56,6 @@ BERTH_INLINE void berth_norm_write_one(const berth_norm_row *row, berth_norm_kin
 // Bytes on their way: less does not cover the way from memory, more has no room in the first cache
 // beside a row and its weight (measured on Zen 5; the second one is too far).
 #define BERTH_NORM_AHEAD 8192
-#define BERTH_NORM_LINE  64
 
 BERTH_INLINE void berth_norm_fetch(const void *row, berth_norm_kind as, int64_t first,
                                    int64_t distance) {

@@ -4,6 +4,7 @@
 // scales are its bits.
 #include <cpu/cpu.h>
 #include <cpu/fp8_codes.h>
+#include <cpu/fp8_table.h>
 #include <cpu/magnitude.h>
 #include <cpu/simd.h>
 
@@ -12,7 +13,10 @@
 enum { X, SCALE, SCALE_UB };
 enum { Q, SCALE_OUT };
 
-#define ALONE 4096 // so few elements a part are not worth waking other threads
+#define TWO          ((int64_t)(2 * BERTH_LANES))
+#define FOUR         ((int64_t)(4 * BERTH_LANES))
+#define COMMON_GROUP 128  // columns
+#define ALONE        4096 // so few elements a part are not worth waking other threads
 
 typedef struct quant {
     const berth_host *host;
@@ -23,6 +27,8 @@ typedef struct quant {
     int is_per_tensor;
     int is_by_column;
     int is_ue8m0;
+    int has_table;
+    vec_f8_table table[]; // 1 or 0
 } quant;
 
 typedef struct job {
@@ -40,8 +46,17 @@ static berth_status supports(const berth_op_site *site, const berth_device *devi
                                    "scales by column are of one matrix here");
 }
 
+// For bf16 by the scales of the common group.
+static int needs_table(const berth_op_site *site) {
+    return berth_site_attribute(site, "group_shape")->i64s[1] == COMMON_GROUP &&
+           !berth_site_attribute(site, "static")->i64 &&
+           site->inputs[X]->dtype == BERTH_DTYPE_BF16 && berth_vec_has_pick_bytes();
+}
+
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
-    const berth_status status = berth_instance_new(site, sizeof(quant), out_self);
+    const int has_table = needs_table(site);
+    const uint64_t bytes = sizeof(quant) + (has_table ? sizeof(vec_f8_table) : 0);
+    const berth_status status = berth_instance_new(site, bytes, out_self);
     if (status == BERTH_OK) {
         const int64_t *group = berth_site_attribute(site, "group_shape")->i64s;
         const berth_value_type *x = site->inputs[X];
@@ -53,6 +68,10 @@ static berth_status create(const berth_op_site *site, const berth_device *device
         self->group = group[1] > 0 ? group[1] : 0;
         self->is_by_column = berth_site_attribute(site, "column_major_scales")->i64 != 0;
         self->is_ue8m0 = berth_site_attribute(site, "use_ue8m0")->i64 != 0;
+        self->has_table = has_table;
+        if (has_table) {
+            vec_f8_make_table(self->table);
+        }
     }
     return status;
 }
@@ -69,6 +88,8 @@ typedef struct sweep {
     berth_dtype dtype;
     quant_way way;
     int is_picked; // the machine picks bytes of bf16
+    int64_t group; // of so many columns are all groups of a row; 0: of as many as there are
+    int is_past;   // codes of groups go past the caches
 } sweep;
 
 // Columns of a row, and the number, or the vector, that they are divided or multiplied by.
@@ -83,9 +104,6 @@ typedef struct piece {
     const float *turned;  // the same as bf16 is loaded
     int is_past;          // codes go past the caches
 } piece;
-
-#define TWO  ((int64_t)(2 * BERTH_LANES))
-#define FOUR ((int64_t)(4 * BERTH_LANES))
 
 // Whatever x and the scale are.
 BERTH_SELDOM void quantise_slowly(sweep as, const piece *of, berth_span columns) {
@@ -221,13 +239,14 @@ BERTH_INLINE float quantise_as(sweep as, const piece *all) {
 
 BERTH_INLINE float quantise_way(quant_way way, berth_dtype dtype, const piece *of) {
     if (dtype == BERTH_DTYPE_F32) {
-        return quantise_as((sweep){BERTH_DTYPE_F32, way, 0}, of);
+        return quantise_as((sweep){.dtype = BERTH_DTYPE_F32, .way = way}, of);
     }
     if (dtype == BERTH_DTYPE_F16) {
-        return quantise_as((sweep){BERTH_DTYPE_F16, way, 0}, of);
+        return quantise_as((sweep){.dtype = BERTH_DTYPE_F16, .way = way}, of);
     }
-    return berth_vec_has_pick_bytes() ? quantise_as((sweep){BERTH_DTYPE_BF16, way, 1}, of)
-                                      : quantise_as((sweep){BERTH_DTYPE_BF16, way, 0}, of);
+    return berth_vec_has_pick_bytes()
+               ? quantise_as((sweep){.dtype = BERTH_DTYPE_BF16, .way = way, .is_picked = 1}, of)
+               : quantise_as((sweep){.dtype = BERTH_DTYPE_BF16, .way = way}, of);
 }
 
 static float multiply_turning(berth_dtype dtype, const piece *of) {
@@ -240,7 +259,7 @@ static void multiply(berth_dtype dtype, piece *of, float scale) {
     if (isfinite(of->scale)) {
         (void)quantise_way(MULTIPLIED, dtype, of);
     } else {
-        quantise_slowly((sweep){dtype, MULTIPLIED, 0}, of, of->columns);
+        quantise_slowly((sweep){.dtype = dtype, .way = MULTIPLIED}, of, of->columns);
     }
 }
 
@@ -263,128 +282,276 @@ static piece piece_of(const job *in, berth_span rows, int64_t row) {
 
 // ---- groups -------------------------------------------------------------------------------------
 
+// Bytes from what is looked at to what is fetched; 8192 and 16384 are slower.
+#define GROUP_LEAD 12288
+
+// What all groups of a part have in common.
+typedef struct groups {
+    const job *in;
+    berth_rows x;
+    berth_rows q;
+    berth_rows scales;
+    int64_t scale_step; // from a group's to that of the next one
+    berth_span rows;
+    int64_t width;
+    int64_t group;             // columns
+    const vec_f8_table *table; // NULL: none
+} groups;
+
 // As many groups of a row as a vector has lanes: one by one the scale of each would wait for its
 // own steps. `overs` are 1 / scale.
 typedef struct lot {
+    const void *x;
+    uint8_t *q;
     int64_t row;
     int64_t first; // column
-    int64_t count; // groups
+    int64_t count; // groups, 0 behind the last row
+    float largest[BERTH_LANES];
     float scales[BERTH_LANES];
     float overs[BERTH_LANES];
+    int32_t table_rows[BERTH_LANES];
+    uint32_t unknown; // bits: the table has no row for the scale
 } lot;
 
-static berth_span group_of(const job *in, const lot *of, int64_t group) {
-    const int64_t width = berth_row_length(in->args->inputs[X]);
-    const int64_t first = of->first + group * in->self->group;
-    const int64_t end = first + in->self->group;
-    return (berth_span){first, end < width ? end : width};
+BERTH_INLINE berth_span group_of(sweep as, const groups *in, const lot *of, int64_t at) {
+    const int64_t width = as.group > 0 ? as.group : in->group;
+    const int64_t first = of->first + at * width;
+    const int64_t end = first + width;
+    return (berth_span){first, as.group > 0 || end < in->width ? end : in->width};
 }
 
-BERTH_INLINE berth_vec largest_of_groups(berth_dtype dtype, const job *in, const lot *of) {
-    const void *row = berth_row(in->args->inputs[X], of->row);
+static void lot_begin(const groups *in, lot *of, int64_t row, int64_t first) {
+    const int64_t left = (in->width - first + in->group - 1) / in->group;
+    of->row = row;
+    of->first = first;
+    of->count = 0;
+    if (row < in->rows.end) {
+        of->x = berth_rows_at(&in->x, row);
+        of->q = berth_rows_at(&in->q, row);
+        of->count = left < BERTH_LANES ? left : BERTH_LANES;
+    }
+}
+
+// To the lot behind one, in the next row if there is none in this one.
+static void lot_behind(const groups *in, const lot *of, lot *behind) {
+    const int64_t first = of->first + BERTH_LANES * in->group;
+    const int is_same = first < in->width;
+    lot_begin(in, behind, is_same ? of->row : of->row + 1, is_same ? first : 0);
+}
+
+// What is largest in every lane of a group.
+BERTH_INLINE berth_vec_ints look_at_group(sweep as, const groups *in, const lot *of, int64_t at) {
+    const berth_dtype dtype = as.dtype;
+    const berth_span columns = group_of(as, in, of, at);
+    berth_vec_largest_so_far largest = {0};
+    int64_t i = columns.first;
+    BERTH_UNROLL
+    for (int64_t k = 0; k < as.group; k += BERTH_LARGEST_STEP, i += BERTH_LARGEST_STEP) {
+        berth_vec_fetch(of->x, dtype, (berth_span){i, i + BERTH_LARGEST_STEP}, GROUP_LEAD);
+        berth_vec_look(of->x, dtype, i, &largest);
+    }
+    for (; as.group == 0 && i + BERTH_LARGEST_STEP <= columns.end; i += BERTH_LARGEST_STEP) {
+        berth_vec_fetch(of->x, dtype, (berth_span){i, i + BERTH_LARGEST_STEP}, GROUP_LEAD);
+        berth_vec_look(of->x, dtype, i, &largest);
+    }
+    return berth_vec_look_rest(of->x, dtype, (berth_span){i, as.group > 0 ? i : columns.end},
+                               &largest);
+}
+
+// berth_f8_scale of every lane, of what was found in the groups.
+BERTH_INLINE void make_scales(const job *in, lot *of, const berth_vec_ints found[BERTH_LANES]) {
     berth_vec_ints each[BERTH_LANES];
-    for (int64_t group = 0; group < of->count; ++group) {
-        const berth_span columns = group_of(in, of, group);
-        berth_vec_largest_so_far largest = {0};
-        int64_t i = columns.first;
-        for (; i + BERTH_LARGEST_STEP <= columns.end; i += BERTH_LARGEST_STEP) {
-            berth_vec_look(row, dtype, i, &largest);
-        }
-        each[group] = berth_vec_look_rest(row, dtype, (berth_span){i, columns.end}, &largest);
+    BERTH_UNROLL
+    for (int i = 0; i < BERTH_LANES; ++i) {
+        each[i] = found[i];
     }
-    for (int64_t group = of->count; group < BERTH_LANES; ++group) {
-        each[group] = (berth_vec_ints){0};
-    }
-    return berth_vec_largest_each(each, BERTH_LANES);
-}
-
-// berth_f8_scale of every lane.
-BERTH_INLINE void make_scales(berth_dtype dtype, const job *in, lot *of) {
-    const quant *self = in->self;
-    const int64_t width = berth_row_length(in->args->inputs[X]);
-    const int64_t groups = (width - of->first + self->group - 1) / self->group;
-    of->count = groups < BERTH_LANES ? groups : BERTH_LANES;
+    const berth_vec largest = berth_vec_largest_each(each, BERTH_LANES);
     const berth_vec least = berth_vec_of(BERTH_F8_LEAST_SCALE);
-    const berth_vec wanted = largest_of_groups(dtype, in, of) / berth_vec_of(BERTH_F8_MAX);
+    const berth_vec wanted = largest / berth_vec_of(BERTH_F8_MAX);
     const berth_vec scales = berth_vec_if_less(wanted, least, least, wanted);
+    berth_vec_store(of->largest, largest);
     berth_vec_store(of->scales, scales);
-    for (int64_t i = 0; i < of->count && self->is_ue8m0; ++i) {
+    for (int64_t i = 0; i < of->count && in->self->is_ue8m0; ++i) {
         of->scales[i] = berth_f8_power_of_two(of->scales[i]);
     }
     berth_vec_store(of->overs, berth_vec_of(1) / berth_vec_load(of->scales));
+    if (in->self->has_table) {
+        of->unknown = vec_f8_rows(largest, berth_vec_load(of->scales), of->table_rows);
+    }
 }
 
-static void write_scales(const job *in, const lot *of) {
-    const quant *self = in->self;
-    const berth_tensor *scales = in->args->outputs[SCALE_OUT];
-    float *to =
-        self->is_by_column ? (float *)berth_data(scales) + of->row : berth_row(scales, of->row);
-    const int64_t step = self->is_by_column ? scales->strides[0] : 1;
+BERTH_INLINE void write_scales(const groups *in, const lot *of) {
+    const int64_t first = of->first / in->group;
+    if (of->count == BERTH_LANES && in->scale_step == 1) {
+        berth_vec_store((float *)berth_rows_at(&in->scales, of->row) + first,
+                        berth_vec_load(of->scales));
+        return;
+    }
+    float *to = in->in->self->is_by_column ? (float *)berth_data(in->scales.tensor) + of->row
+                                           : berth_rows_at(&in->scales, of->row);
     for (int64_t i = 0; i < of->count; ++i) {
-        to[(of->first / self->group + i) * step] = of->scales[i];
+        to[(first + i) * in->scale_step] = of->scales[i];
     }
 }
 
 // Why no call of quantise_as: a group is so few steps that what comes before them counts. What is
 // not finite makes a scale that is not.
-BERTH_INLINE void quantise_lot(sweep as, const job *in, berth_span rows, const lot *of) {
-    const int64_t lead = as.dtype == BERTH_DTYPE_F32 ? 24576 : 16384; // behind the next lot
-    const piece row = piece_of(in, rows, of->row);
+BERTH_INLINE void divide_group(sweep as, const groups *in, const lot *of, int64_t at) {
+    const piece group = {
+        .row = of->x,
+        .q = of->q,
+        .columns = group_of(as, in, of, at),
+        .scale = of->scales[at],
+        .one_over = of->overs[at],
+        .is_past = as.is_past,
+    };
     berth_vec_words unbound = {0}; // no code is out of range
-    piece group = row;
-    group.is_past = row.is_past && berth_vec_can_pass(row.q) && in->self->group % FOUR == 0;
+    int64_t i = group.columns.first;
+    for (; i + FOUR <= group.columns.end && group.scale < INFINITY; i += FOUR) {
+        quantise_four(as, &group, i, &unbound);
+    }
+    if (i < group.columns.end) {
+        quantise_slowly(as, &group, (berth_span){i, group.columns.end});
+    }
+}
+
+// Groups of a lot whose codes the table has not: bits.
+BERTH_SELDOM void divide_groups(const groups *in, const lot *of, uint32_t which) {
     for (int64_t i = 0; i < of->count; ++i) {
-        const berth_span columns = group_of(in, of, i);
-        int64_t at = columns.first;
-        group.scale = of->scales[i];
-        group.one_over = of->overs[i];
-        for (; at + FOUR <= columns.end && group.scale < INFINITY; at += FOUR) {
-            berth_vec_fetch(group.row, as.dtype, (berth_span){at, at + FOUR}, lead);
-            quantise_four(as, &group, at, &unbound);
-        }
-        if (at < columns.end) {
-            piece rest = row;
-            rest.scale = group.scale;
-            quantise_slowly(as, &rest, (berth_span){at, columns.end});
+        if (which >> i & 1) {
+            divide_group((sweep){.dtype = BERTH_DTYPE_BF16, .is_picked = 1}, in, of, i);
         }
     }
 }
 
-// The lot behind one, in the next row if there is none in this one.
-static lot lot_behind(const job *in, const lot *of) {
-    const int64_t first = of->first + BERTH_LANES * in->self->group;
-    return first < berth_row_length(in->args->inputs[X]) ? (lot){.row = of->row, .first = first}
-                                                         : (lot){.row = of->row + 1};
+// Codes of a group out of the table; 1: not all of them are there, and none is written.
+BERTH_INLINE uint32_t look_up_group(sweep as, const uint16_t *x, uint8_t *q, const uint8_t *row,
+                                    float scale) {
+    const vec_f8_lookup by = vec_f8_lookup_of(row, scale);
+    berth_vec_bits made[COMMON_GROUP / FOUR];
+    berth_vec_bits most = {0};
+    BERTH_UNROLL
+    for (int64_t i = 0; i < COMMON_GROUP / FOUR; ++i) {
+        const berth_vec_words a = (berth_vec_words)berth_vec_load(x + i * FOUR);
+        const berth_vec_words b = (berth_vec_words)berth_vec_load(x + i * FOUR + TWO);
+        made[i] = vec_f8_look_up(&by, a, b, &most);
+    }
+    if (!vec_f8_are_found(most)) {
+        return 1;
+    }
+    BERTH_UNROLL
+    for (int64_t i = 0; i < COMMON_GROUP / FOUR; ++i) {
+        berth_vec_put_codes(as.is_past, q + i * FOUR, (berth_vec)made[i]);
+    }
+    return 0;
+}
+
+// A lot's codes out of the table, while the groups of another one are looked at. Why what is left
+// over comes last: a call would take all registers.
+BERTH_INLINE void look_up_lot(sweep as, const groups *in, const lot *of, const lot *ahead,
+                              berth_vec_ints found[BERTH_LANES]) {
+    const uint16_t *x = (const uint16_t *)of->x + of->first;
+    const vec_f8_table *table = in->table;
+    uint8_t *q = of->q + of->first;
+    uint32_t left = of->unknown;
+    for (int64_t i = 0; i < BERTH_LANES; ++i, x += as.group, q += as.group) {
+        found[i] = look_at_group(as, in, ahead, i);
+        left |= look_up_group(as, x, q, table->of[of->table_rows[i]], of->scales[i]) << i;
+    }
+    if (left != 0) {
+        divide_groups(in, of, left);
+    }
+}
+
+// A lot's codes, while the groups of one two lots ahead are looked at.
+BERTH_INLINE void quantise_lot(sweep as, const groups *in, const lot *of, const lot *ahead,
+                               berth_vec_ints found[BERTH_LANES]) {
+    if (as.is_picked && as.group > 0 && of->count == BERTH_LANES && ahead->count == BERTH_LANES) {
+        look_up_lot(as, in, of, ahead, found);
+        return;
+    }
+    for (int64_t i = 0; i < of->count || i < ahead->count; ++i) {
+        if (i < ahead->count) {
+            found[i] = look_at_group(as, in, ahead, i);
+        }
+        if (i < of->count) {
+            divide_group(as, in, of, i);
+        }
+    }
 }
 
 // Why the next lot's scales come before this one's codes: what they are made of waits for each
-// other, and codes do not.
-BERTH_INLINE void quantise_groups_as(sweep as, const job *in, berth_span rows) {
-    lot now = {.row = rows.first};
-    if (rows.first < rows.end) {
-        make_scales(as.dtype, in, &now);
+// other, and codes do not. Why the lot after it is looked at meanwhile: memory is read all the
+// time.
+BERTH_INLINE void quantise_groups_as(sweep as, const job *all, berth_span rows) {
+    const berth_tensor *x = all->args->inputs[X];
+    const berth_tensor *scales = all->args->outputs[SCALE_OUT];
+    const groups in = {
+        .in = all,
+        .x = berth_rows_of(x),
+        .q = berth_rows_of(all->args->outputs[Q]),
+        .scales = berth_rows_of(scales),
+        .scale_step = all->self->is_by_column ? scales->strides[0] : 1,
+        .rows = rows,
+        .width = berth_row_length(x),
+        .group = all->self->group,
+        .table = all->self->has_table ? all->self->table : NULL,
+    };
+    berth_vec_ints found[BERTH_LANES] = {{0}};
+    lot lots[4] = {{0}};
+    lot_begin(&in, &lots[0], rows.first, 0);
+    quantise_lot(as, &in, &lots[3], &lots[0], found);
+    make_scales(all, &lots[0], found);
+    lot_behind(&in, &lots[0], &lots[1]);
+    quantise_lot(as, &in, &lots[3], &lots[1], found);
+    for (int i = 0; lots[i].count > 0; i = (i + 1) % 4) {
+        lot *next = &lots[(i + 1) % 4];
+        lot *ahead = &lots[(i + 2) % 4];
+        lot_behind(&in, next, ahead);
+        make_scales(all, next, found);
+        write_scales(&in, &lots[i]);
+        quantise_lot(as, &in, &lots[i], ahead, found);
     }
-    while (now.row < rows.end) {
-        lot next = lot_behind(in, &now);
-        if (next.row < rows.end) {
-            make_scales(as.dtype, in, &next);
-        }
-        write_scales(in, &now);
-        quantise_lot(as, in, rows, &now);
-        now = next;
+}
+
+// Whether codes of all groups of a step are stored past the caches.
+static int groups_are_past(const job *in) {
+    const int64_t step = (int64_t)sizeof(berth_vec);
+    const berth_tensor *x = in->args->inputs[X];
+    const berth_rows q = berth_rows_of(in->args->outputs[Q]);
+    return berth_is_past(berth_row_count(x) * berth_row_length(x), BERTH_DTYPE_F8_E4M3FN) &&
+           in->self->group % step == 0 && q.is_even && q.step % step == 0 &&
+           berth_vec_can_pass(q.first);
+}
+
+BERTH_INLINE void quantise_groups_of(sweep as, const job *in, berth_span rows) {
+    const int64_t width = berth_row_length(in->args->inputs[X]);
+    const int is_past = groups_are_past(in);
+    if (as.dtype == BERTH_DTYPE_F16 || in->self->group != COMMON_GROUP ||
+        width % COMMON_GROUP != 0) {
+        as.is_past = is_past;
+        quantise_groups_as(as, in, rows);
+        return;
+    }
+    as.group = COMMON_GROUP;
+    if (is_past) {
+        as.is_past = 1;
+        quantise_groups_as(as, in, rows);
+    } else {
+        quantise_groups_as(as, in, rows);
     }
 }
 
 static void quantise_groups(const job *in, berth_span rows) {
     const berth_dtype dtype = in->args->inputs[X]->dtype;
     if (dtype == BERTH_DTYPE_F32) {
-        quantise_groups_as((sweep){BERTH_DTYPE_F32, DIVIDED, 0}, in, rows);
+        quantise_groups_of((sweep){.dtype = BERTH_DTYPE_F32}, in, rows);
     } else if (dtype == BERTH_DTYPE_F16) {
-        quantise_groups_as((sweep){BERTH_DTYPE_F16, DIVIDED, 0}, in, rows);
+        quantise_groups_of((sweep){.dtype = BERTH_DTYPE_F16}, in, rows);
     } else if (berth_vec_has_pick_bytes()) {
-        quantise_groups_as((sweep){BERTH_DTYPE_BF16, DIVIDED, 1}, in, rows);
+        quantise_groups_of((sweep){.dtype = BERTH_DTYPE_BF16, .is_picked = 1}, in, rows);
     } else {
-        quantise_groups_as((sweep){BERTH_DTYPE_BF16, DIVIDED, 0}, in, rows);
+        quantise_groups_of((sweep){.dtype = BERTH_DTYPE_BF16}, in, rows);
     }
 }
 
@@ -462,7 +629,7 @@ static void quantise_channels(const job *in, berth_span rows, float *factors) {
         if (is_finite) {
             multiply_channels(x->dtype, &of);
         } else {
-            quantise_slowly((sweep){x->dtype, BY_CHANNEL, 0}, &of, of.columns);
+            quantise_slowly((sweep){.dtype = x->dtype, .way = BY_CHANNEL}, &of, of.columns);
         }
     }
 }

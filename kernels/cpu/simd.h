@@ -68,14 +68,21 @@
 //                   two, which takes them apart again
 //   table           the number of a table of BERTH_TABLE that the lowest bits of each lane name;
 //                   fast where BERTH_HAS_TABLE
+//   not_at_most     bits: the lanes that are above the other's, or NaN
+//   pack_lanes      stores lanes, bits, one behind the other, and anything behind them, a vector in
+//                   all; spread_lanes: takes them apart again, 0 in the other lanes
 //   dot_words       sum + the products of both pairs of signed 16 bits of each lane
 //   dot_bytes       sum + the four products of unsigned bytes by signed ones of each lane
 //   add_down, add_up   the sum, rounded down and up
+//   larger_bytes    of two bytes; if_bytes: the second's where the first's are not 0, else 0
+//   are_bytes       whether all bytes of two are the same
 //   pick_bytes      of the bytes of two vectors, one behind the other, those that the lowest bits
 //                   of each byte of a third one name
 //
 // dot, dot_bytes and pick_bytes are for machines that berth_vec_has_… them, and no others;
-// join_bf16 is for those that have dot, add_down and add_up for those that have pick_bytes.
+// not_at_most, pack_lanes and spread_lanes are for sets with BERTH_HAS_TABLE; join_bf16 is for
+// machines that have dot, add_down, add_up, larger_bytes, if_bytes and are_bytes for
+// those that have pick_bytes.
 //
 //   store_past      past the caches, to an address of the vector's own alignment; a part of a
 //                   kernel ends with berth_past_end, which orders these stores before what follows
@@ -298,12 +305,38 @@ BERTH_INLINE int berth_vec_has_pick_bytes(void) {
     return __builtin_cpu_supports("avx512vbmi") != 0;
 }
 
+BERTH_INLINE berth_vec_bits berth_vec_larger_bytes(berth_vec_bits a, berth_vec_bits b) {
+    return (berth_vec_bits)_mm512_max_epu8((__m512i)a, (__m512i)b);
+}
+
+BERTH_INLINE berth_vec_bits berth_vec_if_bytes(berth_vec_bits a, berth_vec_bits b) {
+    const __mmask64 is_not_zero = _mm512_test_epi8_mask((__m512i)a, (__m512i)a);
+    return (berth_vec_bits)_mm512_maskz_mov_epi8(is_not_zero, (__m512i)b);
+}
+
+BERTH_INLINE int berth_vec_are_bytes(berth_vec_bits a, berth_vec_bits b) {
+    return _mm512_cmpneq_epi32_mask((__m512i)a, (__m512i)b) == 0;
+}
+
 BERTH_INLINE berth_vec berth_vec_add_down(berth_vec a, berth_vec b) {
     return _mm512_add_round_ps(a, b, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
 }
 
 BERTH_INLINE berth_vec berth_vec_add_up(berth_vec a, berth_vec b) {
     return _mm512_add_round_ps(a, b, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
+}
+
+BERTH_INLINE uint32_t berth_vec_not_at_most(berth_vec a, berth_vec b) {
+    return _mm512_cmp_ps_mask(a, b, _CMP_NLE_UQ);
+}
+
+// Why not the instruction that stores: on some machines it takes a hundred steps.
+BERTH_INLINE void berth_vec_pack_lanes(float *to, uint32_t lanes, berth_vec a) {
+    _mm512_storeu_ps(to, _mm512_maskz_compress_ps((__mmask16)lanes, a));
+}
+
+BERTH_INLINE berth_vec berth_vec_spread_lanes(const float *from, uint32_t lanes) {
+    return _mm512_maskz_expand_ps((__mmask16)lanes, _mm512_loadu_ps(from));
 }
 
 BERTH_INLINE int berth_vec_all_less(berth_vec a, berth_vec b) {
@@ -709,6 +742,12 @@ BERTH_INLINE berth_vec_bits berth_vec_round_bf16(berth_vec a) {
 #define berth_vec_has_dot_bytes()           0
 #define berth_vec_pick_bytes(a, b, indices) ((void)(a), (void)(b), (indices))
 #define berth_vec_has_pick_bytes()          0
+#define berth_vec_not_at_most(a, b)         ((void)(a), (void)(b), 0U)
+#define berth_vec_pack_lanes(to, lanes, a)  ((void)(to), (void)(lanes), (void)(a))
+#define berth_vec_spread_lanes(from, lanes) ((void)(from), (void)(lanes), berth_vec_of(0))
+#define berth_vec_larger_bytes(a, b)        ((void)(b), (a))
+#define berth_vec_if_bytes(a, b)            ((void)(a), (b))
+#define berth_vec_are_bytes(a, b)           ((void)(a), (void)(b), 0)
 #define berth_vec_add_down(a, b)            ((a) + (b))
 #define berth_vec_add_up(a, b)              ((a) + (b))
 #define berth_vec_join_bf16(first, second)  ((void)(second), (first))
