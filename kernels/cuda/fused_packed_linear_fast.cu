@@ -89,7 +89,7 @@ berth_status run_apart(const fused_packed *op, const cuda_before &before,
     cuda_before ordered = before;
     ordered.is_ordered = cuda_packed_wants_order(op->product, before.rows);
     const berth_status status = cuda_run_before(op, ordered, dtype, room, nullptr);
-    return status != BERTH_OK     ? status
+    return status != BERTH_OK   ? status
            : ordered.is_ordered ? cuda_packed_run_ordered(op->product, &product)
                                 : berth_kernel_packed_linear_fast.forward(op->product, &product);
 }

@@ -2,8 +2,9 @@
 // packed_linear on compute capability 9.0 with activations of 16 bits. Codes of 4 bits in groups of
 // a multiple of 128 and up to 8 rows: the kernel that streams them. Some rows: that of
 // batch_packed.cu, 64 at a time, for which x is put into another order. More rows: weights become
-// numbers of 16 bits, some outputs at a time, which cuBLASLt multiplies. Inputs in an order of their own are put into the weight's first. Few rows of other
-// codes are left to gpu.packed_linear, as is all that this does not take.
+// numbers of 16 bits, some outputs at a time, which cuBLASLt multiplies. Inputs in an order of
+// their own are put into the weight's first. Few rows of other codes are left to gpu.packed_linear,
+// as is all that this does not take.
 #include <cuda/codes/packed.h>
 #include <cuda/product/product.h>
 #include <gpu/codes.h>
@@ -17,7 +18,7 @@ namespace {
 enum { X, WEIGHT, WEIGHT_SCALE, ZERO_POINTS, PERMUTATION, BIAS };
 
 constexpr int64_t WIDENED_BYTES = INT64_C(64) << 20; // at a time
-constexpr int BATCH_ROWS = 384;                      // more cost more than widening
+constexpr int BATCH_ROWS = 3 * CUDA_BATCH_ROWS;      // more cost more than widening
 constexpr int PLAIN_ROWS = 4;                        // at most, of gpu.packed_linear
 constexpr int THREADS = 256;
 constexpr int WIDE = 8; // codes of a thread
@@ -194,10 +195,9 @@ uint64_t workspace(void *self, uint64_t) {
     const uint64_t gathered = static_cast<uint64_t>(op->max_rows) * row_bytes;
     const uint64_t widest =
         CUDA_LT_WORKSPACE + widened_bytes(op) + (op->has_permutation ? gathered : 0);
-    const uint64_t batch =
-        op->arrivals ? cuda_batch_bytes(op->gpu->multiprocessors[op->device]) +
-                           static_cast<uint64_t>(batch_rows(op)) * row_bytes
-                     : 0;
+    const uint64_t batch = op->arrivals ? cuda_batch_bytes(op->gpu->multiprocessors[op->device]) +
+                                              static_cast<uint64_t>(batch_rows(op)) * row_bytes
+                                        : 0;
     return widest + batch;
 }
 

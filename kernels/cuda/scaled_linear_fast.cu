@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // scaled_linear on compute capability 9.0 with results of 16 bits, where an output has one scale:
-// the own kernel for few rows, cuBLASLt for the rest. Of e4m3 it scales by rows and outputs itself;
-// of i8, and where that is faster, since it can then share out the depth, it makes sums in i32 and
-// f32, and a kernel behind it scales them. What this does not take is left to
-// gpu.scaled_linear.
+// the kernel that streams codes for few rows, that of batch_scaled.cu for some of e4m3, cuBLASLt
+// for the rest. Of e4m3 it scales by rows and outputs itself; of i8, and where that is faster,
+// since it can then share out the depth, it makes sums in i32 and f32, and a kernel behind it
+// scales them. What this does not take is left to gpu.scaled_linear.
 #include <cuda/codes/batch.h>
 #include <cuda/product/product.h>
 
@@ -15,7 +15,8 @@ enum { X, X_SCALE, WEIGHT, WEIGHT_SCALE, SUM_BIAS, BIAS };
 
 constexpr int64_t SUMS_BYTES = INT64_C(128) << 20; // at a time
 constexpr int SUMMED_ROWS = 256;                   // of e4m3, at most
-constexpr int BATCH_DEPTH = 128;                     // a multiple
+constexpr int BATCH_DEPTH = 128;                   // a multiple
+constexpr int FEW_ROWS = 8;                        // fewer than a batch has
 constexpr int THREADS = 256;
 constexpr int SIDE = 4; // results of a thread that scales sums
 
@@ -285,9 +286,11 @@ bool is_summed(const fast_scaled *op, int rows) {
                cuda_lt_milliseconds(op->scaled, rows);
 }
 
+// Of Llama-3-8B on an H200 a step of 16 to 32 rows takes 7 to 8 % less than without, of 64 1 %
+// more.
 bool is_batch(const fast_scaled *op, const cuda_coded &all) {
-    return op->arrivals && all.rows <= CUDA_BATCH_ROWS && all.x_gap % 16 == 0 &&
-           reinterpret_cast<uintptr_t>(all.x) % 16 == 0;
+    return op->arrivals && all.rows > FEW_ROWS && all.rows <= CUDA_BATCH_SCALED_ROWS &&
+           all.x_gap % 16 == 0 && reinterpret_cast<uintptr_t>(all.x) % 16 == 0;
 }
 
 berth_status forward(void *self, const berth_op_args *args) {
@@ -298,11 +301,11 @@ berth_status forward(void *self, const berth_op_args *args) {
     if (all.rows == 0) {
         return BERTH_OK;
     }
-    if (all.rows <= CUDA_CODED_ROWS) {
-        return cuda_coded_scaled(op, all, op->codes, y);
-    }
     if (is_batch(op, all)) {
         return cuda_batch_scaled(op, all, {reinterpret_cast<float *>(room), op->arrivals}, y);
+    }
+    if (all.rows <= CUDA_CODED_ROWS) {
+        return cuda_coded_scaled(op, all, op->codes, y);
     }
     if (op->scaled && !is_summed(op, all.rows)) {
         return run_scaled(op, all, y, room);

@@ -7,14 +7,15 @@
 
 #include <cuda/codes/codes.h>
 
-#define CUDA_BATCH_ROWS   64  // at a time
-#define CUDA_BATCH_TILE   256 // outputs
-#define CUDA_BATCH_BLOCK  128 // elements of x that are put into another order together
-#define CUDA_BATCH_HELD   2   // tiles that a block may have a part of
+#define CUDA_BATCH_ROWS        64  // at a time, of codes of 4 bits
+#define CUDA_BATCH_SCALED_ROWS 32  // at most, of e4m3
+#define CUDA_BATCH_TILE        256 // outputs
+#define CUDA_BATCH_BLOCK       128 // elements of x that are put into another order together
+#define CUDA_BATCH_HELD        2   // tiles that a block may have a part of
 
 // What blocks that have parts of a tile tell each other by: device memory of an instance.
 struct cuda_batch_room {
-    float *parts;  // cuda_batch_bytes
+    float *parts;       // cuda_batch_bytes
     uint64_t *arrivals; // of each tile, in all runs together; zeros at first
 };
 
@@ -43,8 +44,8 @@ berth_status cuda_batch_scaled(const gpu_op *op, const cuda_coded &all, const cu
 static __host__ __device__ inline int cuda_batch_place(int first, int i) {
     const int lane = first % CUDA_BATCH_BLOCK / 32;
     const int word = first % 32 / 8;
-    return first / CUDA_BATCH_BLOCK * (CUDA_BATCH_BLOCK / 2) + 8 * (2 * word + i / 2) + 4 * (i % 2) +
-           lane;
+    return first / CUDA_BATCH_BLOCK * (CUDA_BATCH_BLOCK / 2) + 8 * (2 * word + i / 2) +
+           4 * (i % 2) + lane;
 }
 
 #endif

@@ -14,7 +14,6 @@
 #include <cuda/tile.h>
 
 #include <algorithm>
-#include <stdlib.h>
 
 namespace {
 
@@ -29,17 +28,16 @@ constexpr int MULTIPLYING_REGISTERS = 240;
 struct batch_call {
     cuda_coded all;
     cuda_batch_room room;
-    int late;
 };
 
 // K::UNIT_BYTES: of a row of the weight. K::X_PANELS: of a unit's x.
 template <typename K> constexpr uint32_t WEIGHT_BYTES = CUDA_BATCH_TILE *K::UNIT_BYTES;
 template <typename K> constexpr uint32_t PANEL_BYTES = K::ROWS * 128;
 template <typename K>
-constexpr uint32_t STAGE_BYTES = WEIGHT_BYTES<K> + K::X_PANELS * PANEL_BYTES<K>;
+constexpr uint32_t STAGE_BYTES = WEIGHT_BYTES<K> + K::X_PANELS *PANEL_BYTES<K>;
 template <typename K>
-constexpr int STAGES = RING_BYTES / STAGE_BYTES<K> < MOST_STAGES ? RING_BYTES / STAGE_BYTES<K>
-                                                                 : MOST_STAGES;
+constexpr int STAGES =
+    RING_BYTES / STAGE_BYTES<K> < MOST_STAGES ? RING_BYTES / STAGE_BYTES<K> : MOST_STAGES;
 
 // What an output's results take beside their sums.
 struct output_ends {
@@ -202,8 +200,8 @@ template <typename K> struct multiplier {
             before_last = is_last ? before : before_last;
         }
     }
-    // Quads `first` and on of a tile, added up in the order of its makers. `first_part` is the first
-    // maker's.
+    // Quads `first` and on of a tile, added up in the order of its makers. `first_part` is the
+    // first maker's.
     __device__ void add_parts(const makers &by, int first, int count, float4 *sums) const {
         const float4 *part = part_of(by.first, by.is_last_of_first);
         const float4 *next = part_of(by.first + 1, 0);
@@ -263,8 +261,7 @@ template <typename K> struct multiplier {
                     totals[j / COUNT][j % COUNT] = 0;
                 }
             }
-            const uint32_t stage =
-                from.memory + static_cast<uint32_t>(at.stage) * STAGE_BYTES<K>;
+            const uint32_t stage = from.memory + static_cast<uint32_t>(at.stage) * STAGE_BYTES<K>;
             kind.fetch(in.all, of, i);
             cuda_barrier_wait(from.full + 8 * at.stage, at.parity);
             kind.multiply(stage, from.empty + 8 * at.stage, totals);
@@ -275,7 +272,9 @@ template <typename K> struct multiplier {
             }
             unit.go_on(of.steps);
         }
-        if (in.late == 1) gpu_let_next_begin();
+        // Why only now: this kernel takes all registers of the multiprocessors that it runs on, so
+        // blocks of the next one would come to lie on the few that it leaves free, several on each.
+        gpu_let_next_begin();
         const int first = of.begin / of.steps;
         const int last = (of.end - 1) / of.steps;
         put_together(first);
@@ -296,7 +295,6 @@ __global__ void __launch_bounds__(THREADS + 128, 1)
     const ring stages = {static_cast<uint32_t>(__cvta_generic_to_shared(shared)), signal,
                          signal + 8 * MOST_STAGES};
     const share of(in.all, K::UNIT_BYTES);
-    if (in.late == 0) gpu_let_next_begin();
     if (threadIdx.x == THREADS) {
         for (int stage = 0; stage < STAGES<K>; ++stage) {
             cuda_barrier_init(stages.full + 8 * stage, 1);
@@ -344,10 +342,10 @@ bool describe(const boxed &matrix, CUtensorMap *out) {
     const cuuint32_t box[2] = {static_cast<cuuint32_t>(matrix.box_columns),
                                static_cast<cuuint32_t>(matrix.box_rows)};
     const cuuint32_t steps[2] = {1, 1};
-    return encode && encode(out, matrix.type, 2, const_cast<void *>(matrix.data), sizes, gaps, box,
-                            steps, CU_TENSOR_MAP_INTERLEAVE_NONE, matrix.order,
-                            CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+    return encode &&
+           encode(out, matrix.type, 2, const_cast<void *>(matrix.data), sizes, gaps, box, steps,
+                  CU_TENSOR_MAP_INTERLEAVE_NONE, matrix.order, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
 // As many as run at once; a few less where every tile then has its own, or each the same number:
@@ -369,9 +367,14 @@ berth_status launch(const gpu_op *op, const cuda_coded &all, const cuda_batch_ro
     CUtensorMap weight = {};
     CUtensorMap x = {};
     const int64_t x_bytes = int64_t{all.bytes} * K::X_PANELS * 128 / K::UNIT_BYTES;
-    const boxed of_weight = {
-        all.weight,      all.outputs,   all.bytes,       all.bytes, CUDA_BATCH_TILE,
-        K::UNIT_BYTES,   CU_TENSOR_MAP_DATA_TYPE_UINT8, K::WEIGHT_ORDER};
+    const boxed of_weight = {all.weight,
+                             all.outputs,
+                             all.bytes,
+                             all.bytes,
+                             CUDA_BATCH_TILE,
+                             K::UNIT_BYTES,
+                             CU_TENSOR_MAP_DATA_TYPE_UINT8,
+                             K::WEIGHT_ORDER};
     const boxed of_x = {all.x,   all.rows,         x_bytes,   all.x_gap,
                         K::ROWS, K::PANEL_COLUMNS, K::X_TYPE, CU_TENSOR_MAP_SWIZZLE_128B};
     if (!describe(of_weight, &weight) || !describe(of_x, &x)) {
@@ -384,9 +387,8 @@ berth_status launch(const gpu_op *op, const cuda_coded &all, const cuda_batch_ro
         return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
                                  BYTES, cudaGetErrorString(error));
     }
-    const gpu_grid grid = {dim3(static_cast<unsigned>(blocks)),
-                           dim3(THREADS + 128), BYTES};
-    return gpu_run(op, "a product of codes", grid, kernel, batch_call{all, room, getenv("LATE") ? atoi(getenv("LATE")) : 0}, weight, x);
+    const gpu_grid grid = {dim3(static_cast<unsigned>(blocks)), dim3(THREADS + 128), BYTES};
+    return gpu_run(op, "a product of codes", grid, kernel, batch_call{all, room}, weight, x);
 }
 
 } // namespace

@@ -83,8 +83,7 @@ template <typename T, int OF_ROWS> struct packed {
         for (int j = 0; j < HALVES * 2; ++j) {
             const uint32_t both = __shfl_sync(0xffffffffu, own, j * 8 + g);
             const uint16_t bits = static_cast<uint16_t>(both);
-            scale[j / 2][j % 2] =
-                is_bf16 ? __uint_as_float(both << 16) : gpu_float(gpu_f16{bits});
+            scale[j / 2][j % 2] = is_bf16 ? __uint_as_float(both << 16) : gpu_float(gpu_f16{bits});
             zero[j / 2][j % 2] = (cuda_counting<T> + (both >> 16)) * 0x10001u;
         }
     }

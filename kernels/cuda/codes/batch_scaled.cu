@@ -72,8 +72,8 @@ template <typename T, int OF_ROWS> struct scaled {
 
 template <typename T>
 berth_status start(const gpu_op *op, const cuda_coded &all, const cuda_batch_room &room) {
-    return all.rows <= 32 ? launch<scaled<T, 32>>(op, all, room)
-                          : launch<scaled<T, 64>>(op, all, room);
+    return all.rows <= 16 ? launch<scaled<T, 16>>(op, all, room)
+                          : launch<scaled<T, 32>>(op, all, room);
 }
 
 } // namespace

@@ -61,8 +61,7 @@ struct share {
     }
     __device__ makers makers_of(int tile) const {
         const int first = owner(tile * steps);
-        return {first, owner(tile * steps + steps - 1) - first + 1,
-                begin_of(first) < tile * steps};
+        return {first, owner(tile * steps + steps - 1) - first + 1, begin_of(first) < tile * steps};
     }
 };
 

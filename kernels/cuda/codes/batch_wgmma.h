@@ -24,21 +24,20 @@
                  : "l"(a), "l"(b), "r"(adds))
 #define CUDA_BATCH_REGISTERS(n, type, names, sums, a_names, b_name, adds_name)                     \
     asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, " adds_name ", 0;\n"                      \
-                 "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" names "}, {"  \
-                 a_names "}, " b_name ", adds, 1, 1, 0;\n}"                                        \
+                 "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" names         \
+                 "}, {" a_names "}, " b_name ", adds, 1, 1, 0;\n}"                                 \
                  : sums                                                                            \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds))
 
 // d [N / 2] of codes of e4m3, 32 deep, both operands in shared memory.
 template <int N, bool HAS = CUDA_HAS_WGMMA>
 static __device__ inline void cuda_batch_codes(float *d, uint64_t a, uint64_t b, int adds) {
-    static_assert(N == 32 || N == 64);
-    if constexpr (HAS && N == 32) {
+    static_assert(N == 16 || N == 32);
+    if constexpr (HAS && N == 16) {
+        CUDA_BATCH_SHARED("16", CUDA_FIRST_8, CUDA_SUMS_8, "%8", "%9", "%10");
+    } else if constexpr (HAS) {
         CUDA_BATCH_SHARED("32", CUDA_FIRST_8 ", " CUDA_NEXT_8, CUDA_SUMS_16(0), "%16", "%17",
                           "%18");
-    } else if constexpr (HAS) {
-        CUDA_BATCH_SHARED("64", CUDA_FIRST_8 ", " CUDA_NEXT_8 ", " CUDA_LAST_16, CUDA_SUMS_32,
-                          "%32", "%33", "%34");
     }
 }
 
