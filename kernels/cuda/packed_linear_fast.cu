@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // packed_linear on compute capability 9.0 with activations of 16 bits. Codes of 4 bits in groups of
-// a multiple of 128 and up to 8 rows: the kernel that streams them. Some rows: that of
+// a multiple of 128 and very few rows: the kernel that streams them. Some rows: that of
 // batch_packed.cu, 64 at a time, for which x is put into another order. More rows: weights become
 // numbers of 16 bits, some outputs at a time, which cuBLASLt multiplies. Inputs in an order of
 // their own are put into the weight's first. Few rows of other codes are left to gpu.packed_linear,
@@ -19,6 +19,7 @@ enum { X, WEIGHT, WEIGHT_SCALE, ZERO_POINTS, PERMUTATION, BIAS };
 
 constexpr int64_t WIDENED_BYTES = INT64_C(64) << 20; // at a time
 constexpr int BATCH_ROWS = 3 * CUDA_BATCH_ROWS;      // more cost more than widening
+constexpr int FEW_ROWS = 4;                          // of a batch there are more
 constexpr int PLAIN_ROWS = 4;                        // at most, of gpu.packed_linear
 constexpr int THREADS = 256;
 constexpr int WIDE = 8; // codes of a thread
@@ -237,7 +238,7 @@ berth_status gather(const fast_packed *op, const berth_op_args *args, char *room
 }
 
 bool is_batch(const fast_packed *op, int rows) {
-    return op->arrivals && rows > CUDA_PACKED_ROWS && rows <= BATCH_ROWS;
+    return op->arrivals && rows > FEW_ROWS && rows <= BATCH_ROWS;
 }
 
 // `room`: of what its blocks exchange.
@@ -324,11 +325,11 @@ berth_status forward(void *self, const berth_op_args *args) {
     }
     const bool is_aligned =
         (reinterpret_cast<uintptr_t>(all.x) | static_cast<uint64_t>(all.x_gap)) % 16 == 0;
-    if (is_aligned && op->is_streamed && all.rows <= CUDA_PACKED_ROWS) {
-        return cuda_coded_packed(op, all, dtype);
-    }
     if (is_aligned && is_batch(op, all.rows)) {
         return order_and_run(op, all, dtype, batch_room(op, room));
+    }
+    if (is_aligned && op->is_streamed && all.rows <= CUDA_PACKED_ROWS) {
+        return cuda_coded_packed(op, all, dtype);
     }
     return dtype == BERTH_DTYPE_BF16 ? multiply<gpu_bf16>(op, all, dtype, room)
                                      : multiply<gpu_f16>(op, all, dtype, room);

@@ -28,6 +28,12 @@
                  "}, {" a_names "}, " b_name ", adds, 1, 1, 0;\n}"                                 \
                  : sums                                                                            \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds))
+#define CUDA_BATCH_32(type)                                                                        \
+    CUDA_BATCH_REGISTERS("32", type, CUDA_FIRST_8 ", " CUDA_NEXT_8, CUDA_SUMS_16(0),               \
+                         "%16, %17, %18, %19", "%20", "%21")
+#define CUDA_BATCH_64(type)                                                                        \
+    CUDA_BATCH_REGISTERS("64", type, CUDA_FIRST_8 ", " CUDA_NEXT_8 ", " CUDA_LAST_16,              \
+                         CUDA_SUMS_32, "%32, %33, %34, %35", "%36", "%37")
 
 // d [N / 2] of codes of e4m3, 32 deep, both operands in shared memory.
 template <int N, bool HAS = CUDA_HAS_WGMMA>
@@ -41,29 +47,19 @@ static __device__ inline void cuda_batch_codes(float *d, uint64_t a, uint64_t b,
     }
 }
 
-#define CUDA_BATCH_NUMBERS(type)                                                                   \
-    do {                                                                                           \
-        if constexpr (N == 16) {                                                                   \
-            CUDA_BATCH_REGISTERS("16", type, CUDA_FIRST_8, CUDA_SUMS_8, "%8, %9, %10, %11", "%12", \
-                                 "%13");                                                           \
-        } else if constexpr (N == 32) {                                                            \
-            CUDA_BATCH_REGISTERS("32", type, CUDA_FIRST_8 ", " CUDA_NEXT_8, CUDA_SUMS_16(0),       \
-                                 "%16, %17, %18, %19", "%20", "%21");                              \
-        } else {                                                                                   \
-            CUDA_BATCH_REGISTERS("64", type, CUDA_FIRST_8 ", " CUDA_NEXT_8 ", " CUDA_LAST_16,      \
-                                 CUDA_SUMS_32, "%32, %33, %34, %35", "%36", "%37");                \
-        }                                                                                          \
-    } while (0)
-
 // d [N / 2] of numbers of 16 bits, 16 deep, the first operand in registers.
 template <typename T, int N, bool HAS = CUDA_HAS_WGMMA>
 static __device__ inline void cuda_batch_numbers(float *d, const uint32_t *a, uint64_t b,
                                                  int adds) {
-    static_assert(N == 16 || N == 32 || N == 64);
-    if constexpr (HAS && gpu_is_bf16<T>) {
-        CUDA_BATCH_NUMBERS("bf16");
+    static_assert(N == 32 || N == 64);
+    if constexpr (HAS && N == 32 && gpu_is_bf16<T>) {
+        CUDA_BATCH_32("bf16");
+    } else if constexpr (HAS && N == 32) {
+        CUDA_BATCH_32("f16");
+    } else if constexpr (HAS && gpu_is_bf16<T>) {
+        CUDA_BATCH_64("bf16");
     } else if constexpr (HAS) {
-        CUDA_BATCH_NUMBERS("f16");
+        CUDA_BATCH_64("f16");
     }
 }
 
