@@ -91,6 +91,17 @@ template <bool IS_90 = CUDA_IS_90> static __device__ inline bool cuda_is_elected
     return elected != 0;
 }
 
+// Which stage of a ring is next, and the parity of its phase.
+struct cuda_place {
+    int stage;
+    uint32_t parity;
+
+    __device__ void go_on(int stages) {
+        stage = stage + 1 == stages ? 0 : stage + 1;
+        parity ^= stage == 0;
+    }
+};
+
 static __device__ inline uint4 cuda_load_shared(uint32_t from) {
     uint4 value;
     asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"

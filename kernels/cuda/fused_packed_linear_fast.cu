@@ -4,6 +4,7 @@
 // cuda.packed_linear, whose sites these are.
 #include <cuda/codes/before_site.h>
 #include <cuda/codes/fused_codes.h>
+#include <cuda/codes/packed.h>
 #include <gpu/codes.h>
 
 extern "C" {
@@ -85,9 +86,12 @@ berth_status run_apart(const fused_packed *op, const cuda_before &before,
     }
     inputs[0] = cuda_lay_made(&x, room, dtype, before.rows, op->width);
     product.inputs = inputs;
-    const berth_status status = cuda_run_before(op, before, dtype, room, nullptr);
-    return status == BERTH_OK ? berth_kernel_packed_linear_fast.forward(op->product, &product)
-                              : status;
+    cuda_before ordered = before;
+    ordered.is_ordered = cuda_packed_wants_order(op->product, before.rows);
+    const berth_status status = cuda_run_before(op, ordered, dtype, room, nullptr);
+    return status != BERTH_OK   ? status
+           : ordered.is_ordered ? cuda_packed_run_ordered(op->product, &product)
+                                : berth_kernel_packed_linear_fast.forward(op->product, &product);
 }
 
 berth_status forward(void *self, const berth_op_args *args) {

@@ -17,4 +17,22 @@ static __device__ inline int cuda_arrive(int *count) {
     return before;
 }
 
+// The same of a count that never begins anew.
+static __device__ inline uint64_t cuda_arrive(uint64_t *count) {
+    uint64_t before;
+    asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], 1;"
+                 : "=l"(before)
+                 : "l"(count)
+                 : "memory");
+    return before;
+}
+
+// Until so many have arrived, all of which run or have run; then what they wrote is seen.
+static __device__ inline void cuda_await(const uint64_t *count, uint64_t wanted) {
+    uint64_t now;
+    do {
+        asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(now) : "l"(count) : "memory");
+    } while (now < wanted);
+}
+
 #endif

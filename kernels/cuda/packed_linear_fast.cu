@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // packed_linear on compute capability 9.0 with activations of 16 bits. Codes of 4 bits in groups of
-// a multiple of 128 and up to 32 rows: the own kernel, 8 rows at a time, which reads nothing but
-// codes. More rows: weights become numbers of 16 bits, some outputs at a time, which cuBLASLt
-// multiplies. Inputs in an order of their own are put into the weight's first. Few rows of other
-// codes are left to gpu.packed_linear, as is all that this does not take.
-#include <cuda/codes/codes.h>
+// a multiple of 128 and very few rows: the kernel that streams them. Some rows: that of
+// batch_packed.cu, 64 at a time, for which x is put into another order. More rows: weights become
+// numbers of 16 bits, some outputs at a time, which cuBLASLt multiplies. Inputs in an order of
+// their own are put into the weight's first. Few rows of other codes are left to gpu.packed_linear,
+// as is all that this does not take.
+#include <cuda/codes/packed.h>
 #include <cuda/product/product.h>
 #include <gpu/codes.h>
 
@@ -17,7 +18,8 @@ namespace {
 enum { X, WEIGHT, WEIGHT_SCALE, ZERO_POINTS, PERMUTATION, BIAS };
 
 constexpr int64_t WIDENED_BYTES = INT64_C(64) << 20; // at a time
-constexpr int STREAMED_ROWS = 4 * CUDA_PACKED_ROWS;  // more cost more than widening
+constexpr int BATCH_ROWS = 3 * CUDA_BATCH_ROWS;      // more cost more than widening
+constexpr int FEW_ROWS = 4;                          // of a batch there are more
 constexpr int PLAIN_ROWS = 4;                        // at most, of gpu.packed_linear
 constexpr int THREADS = 256;
 constexpr int WIDE = 8; // codes of a thread
@@ -27,6 +29,7 @@ struct fast_packed : gpu_op {
     void *plain; // gpu.packed_linear
     berth_code code;
     gpu_code_scales scales;
+    uint64_t *arrivals; // of batches; NULL: none are multiplied
     int is_streamed;
     int has_permutation;
     int max_rows;
@@ -122,6 +125,7 @@ berth_status supports(const berth_op_site *site, const berth_device *device) {
 // ---- an instance --------------------------------------------------------------------------------
 
 void destroy(void *self) {
+    (void)cudaFree(static_cast<fast_packed *>(self)->arrivals);
     berth_kernel_packed_linear.destroy(static_cast<fast_packed *>(self)->plain);
     gpu_destroy(self);
 }
@@ -155,6 +159,16 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
         gpu_destroy(self);
         return status;
     }
+    if (self->is_streamed && self->depth <= CUDA_BEFORE_WIDTH) {
+        void *memory = nullptr;
+        const int64_t outputs = site->inputs[WEIGHT]->dims[0].b;
+        status = gpu_keep(self, nullptr, cuda_batch_arrivals_bytes(outputs), &memory);
+        self->arrivals = static_cast<uint64_t *>(memory);
+        if (status != BERTH_OK) {
+            destroy(self);
+            return status;
+        }
+    }
     cuda_product shape = {};
     shape.outputs = self->slice;
     shape.depth = self->depth;
@@ -167,15 +181,32 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
     return status;
 }
 
-// cuBLASLt's, widened weights, inputs in the weight's order.
+int batch_rows(const fast_packed *op) {
+    return op->max_rows < BATCH_ROWS ? op->max_rows : BATCH_ROWS;
+}
+
+// cuBLASLt's, widened weights, inputs in the weight's order, or those of a batch in its own and
+// what its blocks exchange.
 uint64_t widened_bytes(const fast_packed *op) {
     return static_cast<uint64_t>(op->slice) * static_cast<uint64_t>(op->depth) * 2;
 }
 uint64_t workspace(void *self, uint64_t) {
     const fast_packed *op = static_cast<const fast_packed *>(self);
-    const uint64_t gathered =
-        static_cast<uint64_t>(op->max_rows) * static_cast<uint64_t>(op->depth) * 2;
-    return CUDA_LT_WORKSPACE + widened_bytes(op) + (op->has_permutation ? gathered : 0);
+    const uint64_t row_bytes = static_cast<uint64_t>(op->depth) * 2;
+    const uint64_t gathered = static_cast<uint64_t>(op->max_rows) * row_bytes;
+    const uint64_t widest =
+        CUDA_LT_WORKSPACE + widened_bytes(op) + (op->has_permutation ? gathered : 0);
+    const uint64_t batch = op->arrivals ? cuda_batch_bytes(op->gpu->multiprocessors[op->device]) +
+                                              static_cast<uint64_t>(batch_rows(op)) * row_bytes
+                                        : 0;
+    return widest + batch;
+}
+
+char *batch_room(const fast_packed *op, char *workspace) {
+    const uint64_t gathered = op->has_permutation ? static_cast<uint64_t>(op->max_rows) *
+                                                        static_cast<uint64_t>(op->depth) * 2
+                                                  : 0;
+    return workspace + CUDA_LT_WORKSPACE + widened_bytes(op) + gathered;
 }
 
 // ---- a step -------------------------------------------------------------------------------------
@@ -206,16 +237,31 @@ berth_status gather(const fast_packed *op, const berth_op_args *args, char *room
     return status;
 }
 
-berth_status stream(const fast_packed *op, const cuda_coded &all, berth_dtype y) {
-    berth_status status = BERTH_OK;
-    for (int first = 0; first < all.rows && status == BERTH_OK; first += CUDA_PACKED_ROWS) {
-        cuda_coded some = all;
-        some.rows = all.rows - first < CUDA_PACKED_ROWS ? all.rows - first : CUDA_PACKED_ROWS;
-        some.x += first * all.x_gap;
-        some.y = static_cast<uint16_t *>(all.y) + first * all.y_gap;
-        status = cuda_coded_packed(op, some, y);
-    }
-    return status;
+bool is_batch(const fast_packed *op, int rows) {
+    return op->arrivals && rows > FEW_ROWS && rows <= BATCH_ROWS;
+}
+
+// `room`: of what its blocks exchange.
+berth_status run_batch(const fast_packed *op, const cuda_coded &all, berth_dtype dtype,
+                       char *room) {
+    return cuda_batch_packed(op, all, {reinterpret_cast<float *>(room), op->arrivals}, dtype);
+}
+
+// x is in the weight's order by now, and is put into that of a batch.
+berth_status order_and_run(const fast_packed *op, cuda_coded all, berth_dtype dtype, char *room) {
+    char *to = room + cuda_batch_bytes(op->gpu->multiprocessors[op->device]);
+    cuda_before order = {};
+    order.step = CUDA_AS_IS;
+    order.codes = BERTH_DTYPE_NONE;
+    order.x = all.x;
+    order.x_gap = all.x_gap;
+    order.rows = all.rows;
+    order.width = op->depth;
+    order.is_ordered = true;
+    const berth_status status = cuda_run_before(op, order, dtype, to, nullptr);
+    all.x = to;
+    all.x_gap = static_cast<int64_t>(op->depth) * 2;
+    return status == BERTH_OK ? run_batch(op, all, dtype, room) : status;
 }
 
 template <typename T>
@@ -279,12 +325,28 @@ berth_status forward(void *self, const berth_op_args *args) {
     }
     const bool is_aligned =
         (reinterpret_cast<uintptr_t>(all.x) | static_cast<uint64_t>(all.x_gap)) % 16 == 0;
-    return op->is_streamed && is_aligned && all.rows <= STREAMED_ROWS ? stream(op, all, dtype)
-           : dtype == BERTH_DTYPE_BF16 ? multiply<gpu_bf16>(op, all, dtype, room)
-                                       : multiply<gpu_f16>(op, all, dtype, room);
+    if (is_aligned && is_batch(op, all.rows)) {
+        return order_and_run(op, all, dtype, batch_room(op, room));
+    }
+    if (is_aligned && op->is_streamed && all.rows <= CUDA_PACKED_ROWS) {
+        return cuda_coded_packed(op, all, dtype);
+    }
+    return dtype == BERTH_DTYPE_BF16 ? multiply<gpu_bf16>(op, all, dtype, room)
+                                     : multiply<gpu_f16>(op, all, dtype, room);
 }
 
 } // namespace
+
+bool cuda_packed_wants_order(const void *self, int rows) {
+    const fast_packed *op = static_cast<const fast_packed *>(self);
+    return !op->has_permutation && is_batch(op, rows);
+}
+
+berth_status cuda_packed_run_ordered(const void *self, const berth_op_args *args) {
+    const fast_packed *op = static_cast<const fast_packed *>(self);
+    char *room = static_cast<char *>(berth_gpu_data(args->workspace));
+    return run_batch(op, operands_of(op, args), args->inputs[X]->dtype, batch_room(op, room));
+}
 
 extern "C" {
 extern const berth_op_impl berth_kernel_packed_linear_fast;

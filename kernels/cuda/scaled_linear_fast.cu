@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // scaled_linear on compute capability 9.0 with results of 16 bits, where an output has one scale:
-// the own kernel for few rows, cuBLASLt for the rest. Of e4m3 it scales by rows and outputs itself;
-// of i8, and where that is faster, since it can then share out the depth, it makes sums in i32 and
-// f32, and a kernel behind it scales them. What this does not take is left to
-// gpu.scaled_linear.
-#include <cuda/codes/codes.h>
+// the kernel that streams codes for few rows, that of batch_scaled.cu for some of e4m3, cuBLASLt
+// for the rest. Of e4m3 it scales by rows and outputs itself; of i8, and where that is faster,
+// since it can then share out the depth, it makes sums in i32 and f32, and a kernel behind it
+// scales them. What this does not take is left to gpu.scaled_linear.
+#include <cuda/codes/batch.h>
 #include <cuda/product/product.h>
 
 #include <tensor.h>
@@ -15,6 +15,8 @@ enum { X, X_SCALE, WEIGHT, WEIGHT_SCALE, SUM_BIAS, BIAS };
 
 constexpr int64_t SUMS_BYTES = INT64_C(128) << 20; // at a time
 constexpr int SUMMED_ROWS = 256;                   // of e4m3, at most
+constexpr int BATCH_DEPTH = 128;                   // a multiple
+constexpr int FEW_ROWS = 8;                        // fewer than a batch has
 constexpr int THREADS = 256;
 constexpr int SIDE = 4; // results of a thread that scales sums
 
@@ -25,6 +27,7 @@ struct fast_scaled : gpu_op {
     int max_rows;    // of a step
     int summed_rows; // at a time
     int outputs;
+    uint64_t *arrivals; // of batches; NULL: none are multiplied
 };
 
 // ---- device code --------------------------------------------------------------------------------
@@ -148,6 +151,22 @@ berth_status open_products(const berth_op_site *site, fast_scaled *self) {
     return cuda_lt_open(self, shape, self->max_rows, &self->scaled);
 }
 
+void destroy(void *self) {
+    (void)cudaFree(static_cast<fast_scaled *>(self)->arrivals);
+    gpu_destroy(self);
+}
+
+berth_status make_room(const berth_op_site *site, fast_scaled *self) {
+    void *memory = nullptr;
+    if (self->codes == BERTH_DTYPE_I8 || site->inputs[WEIGHT]->dims[1].b % BATCH_DEPTH != 0) {
+        return BERTH_OK;
+    }
+    const berth_status status =
+        gpu_keep(self, nullptr, cuda_batch_arrivals_bytes(self->outputs), &memory);
+    self->arrivals = static_cast<uint64_t *>(memory);
+    return status;
+}
+
 berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     berth_status status = gpu_new<fast_scaled>(site, device, out_self);
     if (status != BERTH_OK) {
@@ -162,8 +181,9 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
                             ? at_most(fit > 128 ? fit : 128, self->max_rows)
                             : at_most(SUMMED_ROWS, self->max_rows);
     status = open_products(site, self);
+    status = status == BERTH_OK ? make_room(site, self) : status;
     if (status != BERTH_OK) {
-        gpu_destroy(self);
+        destroy(self);
     }
     return status;
 }
@@ -172,7 +192,10 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
 uint64_t workspace(void *self, uint64_t) {
     const fast_scaled *op = static_cast<const fast_scaled *>(self);
     const int64_t sums = static_cast<int64_t>(op->summed_rows) * op->outputs;
-    return CUDA_LT_WORKSPACE + 4 * static_cast<uint64_t>(sums > op->max_rows ? sums : op->max_rows);
+    const uint64_t others =
+        CUDA_LT_WORKSPACE + 4 * static_cast<uint64_t>(sums > op->max_rows ? sums : op->max_rows);
+    const uint64_t batch = cuda_batch_bytes(op->gpu->multiprocessors[op->device]);
+    return op->arrivals && batch > others ? batch : others;
 }
 
 cuda_coded operands_of(const berth_op_args *args) {
@@ -263,6 +286,13 @@ bool is_summed(const fast_scaled *op, int rows) {
                cuda_lt_milliseconds(op->scaled, rows);
 }
 
+// Of Llama-3-8B on an H200 a step of 16 to 32 rows takes 7 to 8 % less than without, of 64 1 %
+// more.
+bool is_batch(const fast_scaled *op, const cuda_coded &all) {
+    return op->arrivals && all.rows > FEW_ROWS && all.rows <= CUDA_BATCH_SCALED_ROWS &&
+           all.x_gap % 16 == 0 && reinterpret_cast<uintptr_t>(all.x) % 16 == 0;
+}
+
 berth_status forward(void *self, const berth_op_args *args) {
     const fast_scaled *op = static_cast<const fast_scaled *>(self);
     const berth_dtype y = args->outputs[0]->dtype;
@@ -270,6 +300,9 @@ berth_status forward(void *self, const berth_op_args *args) {
     char *room = static_cast<char *>(berth_gpu_data(args->workspace));
     if (all.rows == 0) {
         return BERTH_OK;
+    }
+    if (is_batch(op, all)) {
+        return cuda_batch_scaled(op, all, {reinterpret_cast<float *>(room), op->arrivals}, y);
     }
     if (all.rows <= CUDA_CODED_ROWS) {
         return cuda_coded_scaled(op, all, op->codes, y);
@@ -297,7 +330,7 @@ const berth_op_impl berth_kernel_scaled_linear_fast = {
     .create = create,
     .workspace = workspace,
     .forward = forward,
-    .destroy = gpu_destroy,
+    .destroy = destroy,
     .packed_bytes = packed_bytes,
     .pack = pack,
 };

@@ -511,7 +511,8 @@ int main(int count, char **arguments) {
                 continue;
             }
             product p(shape, of);
-            for (const int64_t rows : {1, 2, 3, 8, 16, 17, 48, 64, 100, 128, 512, MAX_ROWS}) {
+            for (const int64_t rows :
+                 {1, 2, 3, 8, 9, 16, 24, 32, 48, 64, 100, 128, 192, 512, MAX_ROWS}) {
                 if (copy_rate > 0 || rows <= 512) {
                     const double seconds = measure(&p, rows);
                     if (of == E4M3 && rows > 16 && seconds > 0 && library.is_there) {

@@ -28,6 +28,23 @@ struct block {
     }
 };
 
+// Elements k and on of a row of numbers.
+template <typename T>
+__device__ void store_eight(const cuda_before &all, T *row, int k, const cuda_eight<T> &x) {
+    if (!all.is_ordered) {
+        gpu_store<T, 8>(row, k, x);
+        return;
+    }
+    uint4 words;
+    uint32_t pairs[4];
+    memcpy(&words, &x, sizeof words);
+    cuda_interleave(words, pairs);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        reinterpret_cast<uint32_t *>(row)[cuda_batch_place(k, i)] = pairs[i];
+    }
+}
+
 // CODES: their type, or BERTH_DTYPE_NONE: numbers of type T. Why two blocks of the largest size
 // must fit: a row is on its way while another one is made. A norm's rows take fewer threads, and
 // more registers of each.
@@ -47,8 +64,8 @@ __global__ void __launch_bounds__(MAX_THREADS, STEP == CUDA_NORM ? 1 : 2)
         for (int i = 0; i < HELD; ++i) {
             const int k = held.element(together, i);
             if (k < all.width) {
-                gpu_store<T, 8>(static_cast<T *>(to) + static_cast<int64_t>(row) * all.width, k,
-                                held.at[i]);
+                store_eight<T>(all, static_cast<T *>(to) + static_cast<int64_t>(row) * all.width, k,
+                               held.at[i]);
             }
         }
         return;

@@ -10,6 +10,7 @@
 #include <gpu/activation.h>
 #include <gpu/quant_rows.h>
 
+#include <cuda/codes/batch.h>
 #include <fp8.h>
 
 #define CUDA_BEFORE_WIDTH 16384 // elements of a row, at most; a multiple of 8
@@ -31,6 +32,7 @@ struct cuda_before {
     int rows, width;
     const float *scale; // of all codes; NULL: every row has its own
     const int8_t *zero; // beside it, of i8; NULL: 0
+    int is_ordered;     // numbers: in the order of batch.h, width a multiple of its blocks
 };
 
 // Rows dense, as a product takes them: codes or numbers, and scales where every row has its own.

@@ -20,16 +20,7 @@ struct ring {
     uint32_t sums;
 };
 
-// Which stage is next, and the parity of its phase.
-struct place {
-    int stage;
-    uint32_t parity;
-
-    __device__ void go_on(int stages) {
-        stage = stage + 1 == stages ? 0 : stage + 1;
-        parity ^= stage == 0;
-    }
-};
+using place = cuda_place;
 
 // A stage: bytes from `byte` on of the rows of a tile. Codes of 8 bits, as `codes` describes them:
 // panels, whose rows' 16-byte pieces are exchanged by the row's number, so that lanes read them

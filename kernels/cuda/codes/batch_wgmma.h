@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of a group of four warps for kernels of some rows: 64 outputs by N rows of x, sums in
+// f32. Rows of x lie in shared memory as panels of 128 bytes (wgmma.h), and so do codes of e4m3;
+// numbers that codes of 4 bits stand for are in registers, as a first operand lies in mma.h.
+// Compute capability 9.0.
+#ifndef BERTH_KERNELS_CUDA_CODES_BATCH_WGMMA_H
+#define BERTH_KERNELS_CUDA_CODES_BATCH_WGMMA_H
+
+#include <cuda/wgmma.h>
+
+#define CUDA_SUMS_8  CUDA_SUMS_4(0), CUDA_SUMS_4(4)
+#define CUDA_SUMS_32 CUDA_SUMS_16(0), CUDA_SUMS_16(16)
+#define CUDA_FIRST_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define CUDA_NEXT_8  "%8, %9, %10, %11, %12, %13, %14, %15"
+#define CUDA_LAST_16                                                                               \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+
+// d = a · b, plus d where `adds`. The operands' names are those that follow the sums'.
+#define CUDA_BATCH_SHARED(n, names, sums, a_name, b_name, adds_name)                               \
+    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, " adds_name ", 0;\n"                      \
+                 "wgmma.mma_async.sync.aligned.m64n" n "k32.f32.e4m3.e4m3 {" names "}, " a_name    \
+                 ", " b_name ", adds, 1, 1;\n}"                                                    \
+                 : sums                                                                            \
+                 : "l"(a), "l"(b), "r"(adds))
+#define CUDA_BATCH_REGISTERS(n, type, names, sums, a_names, b_name, adds_name)                     \
+    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, " adds_name ", 0;\n"                      \
+                 "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" names         \
+                 "}, {" a_names "}, " b_name ", adds, 1, 1, 0;\n}"                                 \
+                 : sums                                                                            \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds))
+#define CUDA_BATCH_32(type)                                                                        \
+    CUDA_BATCH_REGISTERS("32", type, CUDA_FIRST_8 ", " CUDA_NEXT_8, CUDA_SUMS_16(0),               \
+                         "%16, %17, %18, %19", "%20", "%21")
+#define CUDA_BATCH_64(type)                                                                        \
+    CUDA_BATCH_REGISTERS("64", type, CUDA_FIRST_8 ", " CUDA_NEXT_8 ", " CUDA_LAST_16,              \
+                         CUDA_SUMS_32, "%32, %33, %34, %35", "%36", "%37")
+
+// d [N / 2] of codes of e4m3, 32 deep, both operands in shared memory.
+template <int N, bool HAS = CUDA_HAS_WGMMA>
+static __device__ inline void cuda_batch_codes(float *d, uint64_t a, uint64_t b, int adds) {
+    static_assert(N == 16 || N == 32);
+    if constexpr (HAS && N == 16) {
+        CUDA_BATCH_SHARED("16", CUDA_FIRST_8, CUDA_SUMS_8, "%8", "%9", "%10");
+    } else if constexpr (HAS) {
+        CUDA_BATCH_SHARED("32", CUDA_FIRST_8 ", " CUDA_NEXT_8, CUDA_SUMS_16(0), "%16", "%17",
+                          "%18");
+    }
+}
+
+// d [N / 2] of numbers of 16 bits, 16 deep, the first operand in registers.
+template <typename T, int N, bool HAS = CUDA_HAS_WGMMA>
+static __device__ inline void cuda_batch_numbers(float *d, const uint32_t *a, uint64_t b,
+                                                 int adds) {
+    static_assert(N == 32 || N == 64);
+    if constexpr (HAS && N == 32 && gpu_is_bf16<T>) {
+        CUDA_BATCH_32("bf16");
+    } else if constexpr (HAS && N == 32) {
+        CUDA_BATCH_32("f16");
+    } else if constexpr (HAS && gpu_is_bf16<T>) {
+        CUDA_BATCH_64("bf16");
+    } else if constexpr (HAS) {
+        CUDA_BATCH_64("f16");
+    }
+}
+
+#endif
