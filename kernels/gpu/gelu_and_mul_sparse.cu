@@ -16,7 +16,8 @@ struct sparse : gpu_op {
     int is_tanh;
 };
 
-// mean + multiplier · deviation of the row's gates.
+// mean + multiplier · deviation of the row's gates. The second sweep mends the mean, too: where
+// gates are far from 0 the sum of the first one has lost what a gate is above the cutoff.
 template <typename T>
 __device__ float cutoff_of(const T *x, int64_t width, float multiplier,
                            float (*room)[THREADS / 32]) {
@@ -25,21 +26,25 @@ __device__ float cutoff_of(const T *x, int64_t width, float multiplier,
     for (int64_t i = threadIdx.x; i < width; i += THREADS) {
         sum += gpu_float(x[i]);
     }
-    const float mean = gpu_block_sum(sum, room[0]) / count;
+    const float about = gpu_block_sum(sum, room[0]) / count;
+    float distances = 0;
     float squares = 0;
     for (int64_t i = threadIdx.x; i < width; i += THREADS) {
-        const float distance = gpu_float(x[i]) - mean;
+        const float distance = gpu_float(x[i]) - about;
+        distances += distance;
         squares += distance * distance;
     }
-    const float deviation = gpu_rounded<T>(sqrtf(gpu_block_sum(squares, room[1]) / count));
-    return gpu_rounded<T>(
-        gpu_add_rn(gpu_rounded<T>(mean), gpu_rounded<T>(gpu_mul_rn(deviation, multiplier))));
+    const float more = gpu_block_sum(distances, room[1]) / count;
+    const float variance = gpu_block_sum(squares, room[2]) / count - more * more;
+    const float deviation = gpu_rounded<T>(sqrtf(gpu_at_least(variance, 0.0f)));
+    return gpu_rounded<T>(gpu_add_rn(gpu_rounded<T>(about + more),
+                                     gpu_rounded<T>(gpu_mul_rn(deviation, multiplier))));
 }
 
 template <typename T>
 __global__ void sparse_kernel(gpu_rows x, gpu_rows y, int64_t width, float multiplier,
                               int is_tanh) {
-    __shared__ float room[2][THREADS / 32];
+    __shared__ float room[3][THREADS / 32];
     gpu_let_next_begin();
     gpu_wait_for_inputs();
     const T *from = gpu_row<const T>(x, blockIdx.x);
