@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels.cu measures with: a host, memory that is filled, a clock, sites of ops.
+// What kernels.cu measures with: memory that is filled, figures beside ceilings, sites of ops.
 #ifndef BERTH_TESTS_GPU_BENCH_CUH
 #define BERTH_TESTS_GPU_BENCH_CUH
 
-#include <gpu/launch.h>
-
 #include "host.cuh"
-
-#include <algorithm>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <vector>
 
 namespace {
 
@@ -20,30 +11,15 @@ constexpr int SAMPLES = 15;
 constexpr size_t GIB = size_t(1) << 30;
 constexpr size_t BEYOND_CACHE = size_t(256) << 20;
 
-// ---- a host -------------------------------------------------------------------------------------
-
-berth_host host;
-berth_gpu gpu;
-berth_device device;
 double copy_rate;    // bytes a second, read and written
 double product_rate; // floating-point operations a second
-
-void must(bool is_true, const char *what) {
-    if (!is_true) {
-        fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(cudaGetLastError()));
-        exit(1);
-    }
-}
 
 // ---- memory -------------------------------------------------------------------------------------
 
 __global__ void fill_kernel(uint16_t *to, size_t count, float scale) {
     for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < count;
          i += size_t(gridDim.x) * blockDim.x) {
-        uint64_t x = (i + 1) * UINT64_C(0x9E3779B97F4A7C15);
-        x = (x ^ x >> 29) * UINT64_C(0xBF58476D1CE4E5B9);
-        const float unit = static_cast<float>(x >> 40) / 16777216.0f - 0.5f;
-        to[i] = gpu_to_bf16_bits(unit * scale);
+        to[i] = gpu_to_bf16_bits((unit_of(random_of(i)) - 0.5f) * scale);
     }
 }
 
@@ -62,27 +38,6 @@ template <typename T> T *upload(const std::vector<T> &from) {
              cudaSuccess,
          "upload");
     return static_cast<T *>(memory);
-}
-
-// The largest distance of two tensors of bf16, beside the second's largest element; NaN where one
-// is.
-double distance_of(const void *a, const void *b, size_t count) {
-    std::vector<uint16_t> host_a(count), host_b(count);
-    double largest = 0;
-    double distance = 0;
-    must(cudaDeviceSynchronize() == cudaSuccess &&
-             cudaMemcpy(host_a.data(), a, count * 2, cudaMemcpyDeviceToHost) == cudaSuccess &&
-             cudaMemcpy(host_b.data(), b, count * 2, cudaMemcpyDeviceToHost) == cudaSuccess,
-         "comparing");
-    for (size_t i = 0; i < count; ++i) {
-        const uint32_t bits[2] = {uint32_t(host_a[i]) << 16, uint32_t(host_b[i]) << 16};
-        float values[2];
-        memcpy(values, bits, sizeof values);
-        const double apart = fabs(double(values[0]) - double(values[1]));
-        distance = apart > distance || apart != apart ? apart : distance;
-        largest = std::max(largest, fabs(double(values[1])));
-    }
-    return distance / largest;
 }
 
 // A tensor with its shape.
@@ -104,31 +59,11 @@ void describe(tensor *out, void *data, berth_dtype dtype, std::vector<int64_t> s
         out->strides,         0};
 }
 
-// ---- timing -------------------------------------------------------------------------------------
+// ---- figures ------------------------------------------------------------------------------------
 
 // Median seconds of one of `runs` calls, queued one behind another.
 template <typename F> double seconds_of(int runs, F call, int wanted = SAMPLES) {
-    cudaEvent_t begin;
-    cudaEvent_t end;
-    std::vector<float> samples;
-    must(cudaEventCreate(&begin) == cudaSuccess && cudaEventCreate(&end) == cudaSuccess, "events");
-    for (int sample = 0; sample < wanted + 2; ++sample) {
-        float milliseconds = 0;
-        (void)cudaEventRecord(begin, gpu.streams[0]);
-        for (int run = 0; run < runs; ++run) {
-            call(run);
-        }
-        (void)cudaEventRecord(end, gpu.streams[0]);
-        must(cudaEventSynchronize(end) == cudaSuccess, "timing");
-        (void)cudaEventElapsedTime(&milliseconds, begin, end);
-        if (sample >= 2) {
-            samples.push_back(milliseconds);
-        }
-    }
-    (void)cudaEventDestroy(begin);
-    (void)cudaEventDestroy(end);
-    std::sort(samples.begin(), samples.end());
-    return samples[samples.size() / 2] / 1e3 / runs;
+    return middle_seconds(runs, wanted, 2, call);
 }
 
 void print_bytes(const char *name, double seconds, double bytes) {

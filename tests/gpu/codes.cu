@@ -24,8 +24,6 @@ extern const berth_op_impl berth_kernel_scaled_linear;
 extern const berth_op_impl berth_kernel_scaled_linear_fast;
 extern const berth_op_impl berth_kernel_packed_linear;
 extern const berth_op_impl berth_kernel_packed_linear_fast;
-int32_t cuda_code_is_90(void);
-int32_t cuda_code_has_groups(void);
 }
 
 namespace {
@@ -33,39 +31,22 @@ namespace {
 constexpr size_t BEYOND_CACHE = size_t(256) << 20;
 constexpr int MAX_ROWS = 8192;
 
-berth_host host;
-berth_gpu gpu;
-berth_device device;
 double copy_rate; // bytes a second
 bool is_bad;
-
-void must(bool is_true, const char *what) {
-    if (!is_true) {
-        fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(cudaGetLastError()));
-        exit(1);
-    }
-}
 
 // ---- operands -----------------------------------------------------------------------------------
 
 enum filling { CODES, ZEROS, SCALES, NUMBERS };
 
-__device__ uint32_t random_of(size_t number) {
-    uint64_t x = (number + 1) * UINT64_C(0x9E3779B97F4A7C15);
-    x = (x ^ x >> 29) * UINT64_C(0xBF58476D1CE4E5B9);
-    return static_cast<uint32_t>(x >> 32);
-}
-
 __global__ void fill_kernel(void *to, size_t count, berth_dtype dtype, filling what) {
     for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < count;
          i += size_t(gridDim.x) * blockDim.x) {
         const uint32_t bits = random_of(i);
-        const float unit = static_cast<float>(bits >> 8) / 16777216.0f;
+        const float unit = unit_of(bits);
         if (what == ZEROS) {
             static_cast<uint8_t *>(to)[i] = bits & 15;
-        } else if (what == CODES) { // none of e4m3 that is no number
-            static_cast<uint8_t *>(to)[i] =
-                static_cast<uint8_t>((bits & 0x7f) == 0x7f ? bits ^ 1 : bits);
+        } else if (what == CODES) {
+            static_cast<uint8_t *>(to)[i] = code_of(bits);
         } else {
             gpu_store_any(to, dtype, i, what == SCALES ? 0.001f + 0.01f * unit : unit - 0.5f);
         }
@@ -99,25 +80,8 @@ struct operand {
     }
 };
 
-// The largest distance beside the second's largest element; NaN where one is.
 double distance_of(const operand &a, const operand &b) {
-    const size_t count = a.bytes / 2;
-    std::vector<uint16_t> left(count), right(count);
-    double largest = 0;
-    double distance = 0;
-    must(cudaDeviceSynchronize() == cudaSuccess &&
-             cudaMemcpy(left.data(), a.at.data, a.bytes, cudaMemcpyDeviceToHost) == cudaSuccess &&
-             cudaMemcpy(right.data(), b.at.data, a.bytes, cudaMemcpyDeviceToHost) == cudaSuccess,
-         "comparing");
-    for (size_t i = 0; i < count; ++i) {
-        const uint32_t bits[2] = {uint32_t(left[i]) << 16, uint32_t(right[i]) << 16};
-        float values[2];
-        memcpy(values, bits, sizeof values);
-        const double apart = fabs(double(values[0]) - double(values[1]));
-        distance = apart > distance || apart != apart ? apart : distance;
-        largest = std::max(largest, fabs(double(values[1])));
-    }
-    return distance / largest;
+    return distance_of(a.at.data, b.at.data, a.bytes / 2);
 }
 
 bool is_same(const operand &a, const operand &b) {
@@ -297,28 +261,7 @@ struct product {
 
 // The middle one of several samples of so many runs.
 template <typename F> double seconds_of(F call, int runs = 20) {
-    constexpr int SAMPLES = 7;
-    cudaEvent_t begin;
-    cudaEvent_t end;
-    std::vector<float> samples;
-    must(cudaEventCreate(&begin) == cudaSuccess && cudaEventCreate(&end) == cudaSuccess, "events");
-    for (int sample = 0; sample <= SAMPLES; ++sample) {
-        float milliseconds = 0;
-        (void)cudaEventRecord(begin, gpu.streams[0]);
-        for (int run = 0; run < runs; ++run) {
-            call(static_cast<size_t>(run));
-        }
-        (void)cudaEventRecord(end, gpu.streams[0]);
-        must(cudaEventSynchronize(end) == cudaSuccess, "timing");
-        (void)cudaEventElapsedTime(&milliseconds, begin, end);
-        if (sample > 0) {
-            samples.push_back(milliseconds);
-        }
-    }
-    (void)cudaEventDestroy(begin);
-    (void)cudaEventDestroy(end);
-    std::sort(samples.begin(), samples.end());
-    return samples[samples.size() / 2] / 1e3 / runs;
+    return middle_seconds(runs, 7, 1, call);
 }
 
 // ---- cuBLASLt -----------------------------------------------------------------------------------
@@ -491,19 +434,8 @@ double measure(product *p, int64_t rows) {
 } // namespace
 
 int main(int count, char **arguments) {
-    int major = 0;
     copy_rate = (count > 1 ? atof(arguments[1]) : 0) * 1e9;
-    host = test_host();
-    gpu.host = &host;
-    must(cudaStreamCreate(&gpu.streams[0]) == cudaSuccess &&
-             cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess &&
-             cudaDeviceGetAttribute(&gpu.multiprocessors[0], cudaDevAttrMultiProcessorCount, 0) ==
-                 cudaSuccess,
-         "a device");
-    gpu.overlaps[0] = major >= 9 && cuda_code_is_90();
-    gpu.groups[0] = major == 9 && cuda_code_has_groups();
-    device.size = sizeof device;
-    device.self = &gpu;
+    open_device();
     const rival library;
     for (const shape_case &shape : SHAPES) {
         for (const kind of : {E4M3, I8, U4, U4_ZEROS}) {

@@ -28,8 +28,6 @@ extern const berth_op_impl berth_kernel_scaled_linear_fast;
 extern const berth_op_impl berth_kernel_packed_linear_fast;
 extern const berth_op_impl berth_kernel_fused_scaled_linear_fast;
 extern const berth_op_impl berth_kernel_fused_packed_linear_fast;
-int32_t cuda_code_is_90(void);
-int32_t cuda_code_has_groups(void);
 }
 
 namespace {
@@ -39,18 +37,8 @@ constexpr int64_t HIDDEN = 4096;
 constexpr int64_t INNER = 14336;
 constexpr int64_t QKV = 6144;
 
-berth_host host;
-berth_gpu gpu;
-berth_device device;
 int64_t max_rows = 64;
 bool is_bad;
-
-void must(bool is_true, const char *what) {
-    if (!is_true) {
-        fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(cudaGetLastError()));
-        exit(1);
-    }
-}
 
 // ---- tensors ------------------------------------------------------------------------------------
 
@@ -59,13 +47,10 @@ enum filling { CODES, NUMBERS, ABOUT_ONE, SMALL };
 __global__ void fill_kernel(void *to, size_t count, berth_dtype dtype, filling what) {
     for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < count;
          i += size_t(gridDim.x) * blockDim.x) {
-        uint64_t x = (i + 1) * UINT64_C(0x9E3779B97F4A7C15);
-        x = (x ^ x >> 29) * UINT64_C(0xBF58476D1CE4E5B9);
-        const uint32_t bits = static_cast<uint32_t>(x >> 32);
-        const float unit = static_cast<float>(bits >> 8) / 16777216.0f;
-        if (what == CODES) { // none of e4m3 that is no number
-            static_cast<uint8_t *>(to)[i] =
-                static_cast<uint8_t>((bits & 0x7f) == 0x7f ? bits ^ 1 : bits);
+        const uint32_t bits = random_of(i);
+        const float unit = unit_of(bits);
+        if (what == CODES) {
+            static_cast<uint8_t *>(to)[i] = code_of(bits);
         } else {
             gpu_store_any(to, dtype, static_cast<int64_t>(i),
                           what == NUMBERS     ? 2 * unit - 1
@@ -374,21 +359,14 @@ struct layer {
 // The largest distance beside the largest number, and how many of the numbers are the same bits.
 void compare(const char *name, const char *what, const std::vector<uint16_t> &a,
              const std::vector<uint16_t> &b) {
-    double largest = 0;
-    double distance = 0;
+    const double distance = distance_of(a, b);
     size_t same = 0;
     for (size_t i = 0; i < a.size(); ++i) {
-        const uint32_t bits[2] = {uint32_t(a[i]) << 16, uint32_t(b[i]) << 16};
-        float values[2];
-        memcpy(values, bits, sizeof values);
-        const double apart = fabs(double(values[0]) - double(values[1]));
-        distance = apart > distance || apart != apart ? apart : distance;
-        largest = std::max(largest, fabs(double(values[1])));
         same += a[i] == b[i];
     }
-    const bool is_close = distance / largest < 1.0 / 64;
+    const bool is_close = distance < 1.0 / 64;
     is_bad = is_bad || !is_close;
-    printf("%-22s %-8s apart %.5f, %6.2f %% same bits%s\n", name, what, distance / largest,
+    printf("%-22s %-8s apart %.5f, %6.2f %% same bits%s\n", name, what, distance,
            100.0 * static_cast<double>(same) / static_cast<double>(a.size()),
            is_close ? "" : "  WRONG");
 }
@@ -457,22 +435,13 @@ struct captured {
     }
     // Of one replay of several.
     double seconds(int runs) const {
-        cudaEvent_t begin;
-        cudaEvent_t end;
-        float milliseconds = 0;
-        must(cudaEventCreate(&begin) == cudaSuccess && cudaEventCreate(&end) == cudaSuccess,
-             "events");
         (void)cudaGraphLaunch(graph, gpu.streams[0]);
-        (void)cudaEventRecord(begin, gpu.streams[0]);
-        for (int run = 0; run < runs; ++run) {
-            (void)cudaGraphLaunch(graph, gpu.streams[0]);
-        }
-        (void)cudaEventRecord(end, gpu.streams[0]);
-        must(cudaEventSynchronize(end) == cudaSuccess, "timing");
-        (void)cudaEventElapsedTime(&milliseconds, begin, end);
-        (void)cudaEventDestroy(begin);
-        (void)cudaEventDestroy(end);
-        return milliseconds / 1e3 / runs;
+        return seconds_between([&] {
+                   for (int run = 0; run < runs; ++run) {
+                       (void)cudaGraphLaunch(graph, gpu.streams[0]);
+                   }
+               }) /
+               runs;
     }
 };
 
@@ -499,20 +468,10 @@ double copy_rate() {
     const shared to = weight_of(BERTH_DTYPE_U8, 1 << 15, 1 << 15, CODES);
     double best = 1;
     for (int i = 0; i < 6; ++i) {
-        cudaEvent_t begin;
-        cudaEvent_t end;
-        float milliseconds = 0;
-        must(cudaEventCreate(&begin) == cudaSuccess && cudaEventCreate(&end) == cudaSuccess,
-             "events");
-        (void)cudaEventRecord(begin, gpu.streams[0]);
-        (void)cudaMemcpyAsync(to->at.data, from->at.data, bytes, cudaMemcpyDeviceToDevice,
-                              gpu.streams[0]);
-        (void)cudaEventRecord(end, gpu.streams[0]);
-        must(cudaEventSynchronize(end) == cudaSuccess, "copy");
-        (void)cudaEventElapsedTime(&milliseconds, begin, end);
-        best = std::min(best, milliseconds / 1e3);
-        (void)cudaEventDestroy(begin);
-        (void)cudaEventDestroy(end);
+        best = std::min(best, seconds_between([&] {
+                            (void)cudaMemcpyAsync(to->at.data, from->at.data, bytes,
+                                                  cudaMemcpyDeviceToDevice, gpu.streams[0]);
+                        }));
     }
     return 2.0 * static_cast<double>(bytes) / best;
 }
@@ -563,7 +522,6 @@ void measure(kind of, const all_layers &with, int64_t rows, double rate) {
 } // namespace
 
 int main(int count, char **arguments) {
-    int major = 0;
     std::vector<int64_t> rows = {1, 2, 4, 8, 16, 64};
     const char *only = "";
     if (count > 1 && !(arguments[count - 1][0] >= '0' && arguments[count - 1][0] <= '9')) {
@@ -576,17 +534,7 @@ int main(int count, char **arguments) {
         rows.push_back(atoll(arguments[i]));
         max_rows = std::max(max_rows, rows.back());
     }
-    host = test_host();
-    gpu.host = &host;
-    must(cudaStreamCreate(&gpu.streams[0]) == cudaSuccess &&
-             cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess &&
-             cudaDeviceGetAttribute(&gpu.multiprocessors[0], cudaDevAttrMultiProcessorCount, 0) ==
-                 cudaSuccess,
-         "a device");
-    gpu.overlaps[0] = major >= 9 && cuda_code_is_90();
-    gpu.groups[0] = major == 9 && cuda_code_has_groups();
-    device.size = sizeof device;
-    device.self = &gpu;
+    open_device();
     workspace = std::make_shared<tensor>(BERTH_DTYPE_U8, 1, INT64_C(1) << 30, CODES);
     const double rate = copy_rate();
     printf("copy %.2f TB/s\n", rate / 1e12);

@@ -30,8 +30,6 @@ extern const berth_op_impl berth_kernel_linear;
 extern const berth_op_impl berth_kernel_linear_fast;
 extern const berth_op_impl berth_kernel_paged_attention;
 extern const berth_op_impl berth_kernel_paged_attention_fast;
-int32_t cuda_code_is_90(void);
-int32_t cuda_code_has_groups(void);
 }
 
 namespace {
@@ -568,18 +566,7 @@ int main(int count, char **arguments) {
     const bool is_small = count > 1 && strcmp(arguments[1], "small") == 0;
     const bool is_linear = count > 1 && strcmp(arguments[1], "linear") == 0;
     const bool is_decode = count > 1 && strcmp(arguments[1], "decode") == 0;
-    int major = 0;
-    host = test_host();
-    gpu.host = &host;
-    must(cudaSetDevice(0) == cudaSuccess, "the device");
-    must(cudaStreamCreateWithFlags(&gpu.streams[0], cudaStreamNonBlocking) == cudaSuccess,
-         "a stream");
-    (void)cudaDeviceGetAttribute(&gpu.multiprocessors[0], cudaDevAttrMultiProcessorCount, 0);
-    (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
-    gpu.overlaps[0] = major >= 9 && cuda_code_is_90();
-    gpu.groups[0] = major == 9 && cuda_code_has_groups();
-    device.size = sizeof device;
-    device.self = &gpu;
+    open_device();
     must(cuda_lt_check(&host, &device) == BERTH_OK, "cuBLASLt");
     if (is_small) {
         copy_rate = product_rate = 1;
