@@ -9,7 +9,13 @@ constexpr int HELD = 4;          // times eight elements of a thread
 constexpr int MAX_THREADS = 512; // of a row
 constexpr int FEW_ROWS = 128;    // leave multiprocessors idle
 
+constexpr int PARTS = 8; // of a row that several blocks share
+constexpr int PART_THREADS = 256;
+constexpr int PARTED_ROWS = 64;
+constexpr int PARTED_WIDTH = 4096; // up to here one block is as fast
+
 static_assert(HELD * MAX_THREADS * 8 >= CUDA_BEFORE_WIDTH);
+static_assert(PARTS * PART_THREADS * 8 >= CUDA_BEFORE_WIDTH);
 
 struct block {
     float *room; // two for a warp
@@ -28,6 +34,76 @@ struct block {
     }
 };
 
+// ---- blocks that share a row --------------------------------------------------------------------
+
+// A kernel's blocks, so many of which run at once.
+#if CUDA_IS_90
+#define IN_CLUSTERS(blocks) __cluster_dims__((blocks), 1, 1)
+#else
+#define IN_CLUSTERS(blocks)
+#endif
+
+template <bool IS_90 = CUDA_IS_90> __device__ void arrive_in_cluster() {
+    if constexpr (IS_90) {
+        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    }
+}
+
+template <bool IS_90 = CUDA_IS_90> __device__ void wait_in_cluster() {
+    if constexpr (IS_90) {
+        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+    }
+}
+
+// To the same place in another block of the cluster, which has begun and not ended.
+template <bool IS_90 = CUDA_IS_90>
+__device__ void store_in_block(unsigned number, float *at, float value) {
+    if constexpr (IS_90) {
+        asm volatile("{\n"
+                     ".reg .b32 there;\n"
+                     "mapa.shared::cluster.u32 there, %0, %1;\n"
+                     "st.shared::cluster.f32 [there], %2;\n"
+                     "}" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(at))),
+                     "r"(number), "f"(value)
+                     : "memory");
+    }
+}
+
+struct part {
+    float *room; // one for a warp, then one for a part
+
+    __device__ int thread() const {
+        return static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+    }
+    __device__ int count() const {
+        return static_cast<int>(PARTS * blockDim.x);
+    }
+    // What each block has, to all. Once: the room is not free again.
+    template <typename F> __device__ float exchange(float value, F combine) const {
+        float *parts = room + PART_THREADS / 32;
+        if (threadIdx.x < PARTS) {
+            store_in_block(threadIdx.x, parts + blockIdx.x, value);
+        }
+        arrive_in_cluster();
+        wait_in_cluster();
+        value = parts[0];
+#pragma unroll
+        for (int i = 1; i < PARTS; ++i) {
+            value = combine(parts[i], value);
+        }
+        return value;
+    }
+    __device__ float sum(float value) const {
+        return exchange(gpu_block_sum(value, room), [](float a, float b) { return a + b; });
+    }
+    __device__ float largest(float value) const {
+        return exchange(gpu_block_max(value, room),
+                        [](float a, float b) { return gpu_larger_size(a, b); });
+    }
+};
+
+// ---- rows ---------------------------------------------------------------------------------------
+
 // Elements k and on of a row of numbers.
 template <typename T>
 __device__ void store_eight(const cuda_before &all, T *row, int k, const cuda_eight<T> &x) {
@@ -45,9 +121,38 @@ __device__ void store_eight(const cuda_before &all, T *row, int k, const cuda_ei
     }
 }
 
-// CODES: their type, or BERTH_DTYPE_NONE: numbers of type T. Why two blocks of the largest size
-// must fit: a row is on its way while another one is made. A norm's rows take fewer threads, and
-// more registers of each.
+// What threads hold of a row, as codes or numbers. CODES: their type, or BERTH_DTYPE_NONE: numbers
+// of type T.
+template <typename T, berth_dtype CODES, int COUNT, typename G>
+__device__ void store_row(const cuda_before &all, int row, const G &together,
+                          const cuda_held_row<T, COUNT> &held, void *to, float *scales) {
+    const int64_t begin = static_cast<int64_t>(row) * all.width;
+    if constexpr (CODES == BERTH_DTYPE_NONE) {
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            const int k = held.element(together, i);
+            if (k < all.width) {
+                store_eight<T>(all, static_cast<T *>(to) + begin, k, held.at[i]);
+            }
+        }
+        return;
+    }
+    const auto coder = cuda_coder_of<CODES == BERTH_DTYPE_I8>(all, together, held);
+    uint8_t *codes = static_cast<uint8_t *>(to) + begin;
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        const int k = held.element(together, i);
+        if (k < all.width) {
+            *reinterpret_cast<uint2 *>(codes + k) = coder.codes(held.at[i]);
+        }
+    }
+    if (together.thread() == 0 && !all.scale) {
+        scales[row] = coder.scale;
+    }
+}
+
+// Why two blocks of the largest size must fit: a row is on its way while another one is made. A
+// norm's rows take fewer threads, and more registers of each.
 template <typename T, berth_dtype CODES, int STEP>
 __global__ void __launch_bounds__(MAX_THREADS, STEP == CUDA_NORM ? 1 : 2)
     before_kernel(cuda_before all, void *to, float *scales) {
@@ -59,29 +164,39 @@ __global__ void __launch_bounds__(MAX_THREADS, STEP == CUDA_NORM ? 1 : 2)
     const auto fetched = cuda_ahead<T, HELD>::of(all, together);
     gpu_wait_for_inputs();
     cuda_make_row<T, HELD, STEP>(all, row, true, together, fetched, &held);
-    if constexpr (CODES == BERTH_DTYPE_NONE) {
-#pragma unroll
-        for (int i = 0; i < HELD; ++i) {
-            const int k = held.element(together, i);
-            if (k < all.width) {
-                store_eight<T>(all, static_cast<T *>(to) + static_cast<int64_t>(row) * all.width, k,
-                               held.at[i]);
-            }
-        }
-        return;
+    store_row<T, CODES>(all, row, together, held, to, scales);
+}
+
+// The same by PARTS blocks a row, blockIdx.y its number, which for codes exchange the largest of
+// theirs: of few rows one multiprocessor takes longer for a row's exponentials than for all else.
+template <typename T, berth_dtype CODES, int STEP>
+__global__ void IN_CLUSTERS(CODES == BERTH_DTYPE_NONE ? 1 : PARTS) __launch_bounds__(PART_THREADS)
+    before_parts_kernel(cuda_before all, void *to, float *scales) {
+    __shared__ float room[PART_THREADS / 32 + PARTS];
+    const part together = {room};
+    const int row = static_cast<int>(blockIdx.y);
+    cuda_held_row<T, 1> held;
+    gpu_let_next_begin();
+    if constexpr (CODES != BERTH_DTYPE_NONE) {
+        arrive_in_cluster();
     }
-    const auto coder = cuda_coder_of<CODES == BERTH_DTYPE_I8>(all, together, held);
-    uint8_t *codes = static_cast<uint8_t *>(to) + static_cast<int64_t>(row) * all.width;
-#pragma unroll
-    for (int i = 0; i < HELD; ++i) {
-        const int k = held.element(together, i);
-        if (k < all.width) {
-            *reinterpret_cast<uint2 *>(codes + k) = coder.codes(held.at[i]);
-        }
+    gpu_wait_for_inputs();
+    cuda_make_row<T, 1, STEP>(all, row, true, together, cuda_ahead<T, 1>{}, &held);
+    if constexpr (CODES != BERTH_DTYPE_NONE) {
+        wait_in_cluster();
     }
-    if (threadIdx.x == 0 && !all.scale) {
-        scales[row] = coder.scale;
-    }
+    store_row<T, CODES>(all, row, together, held, to, scales);
+}
+
+template <typename T, berth_dtype CODES>
+berth_status start_parts(const gpu_op *op, const cuda_before &all, void *to, float *scales) {
+    const gpu_grid grid = {dim3(PARTS, static_cast<unsigned>(all.rows)),
+                           dim3(gpu_ceil(gpu_ceil(all.width / 8, PARTS), 32) * 32), 0};
+    const char *name = "what is before a product, in parts";
+    return all.step == CUDA_SILU
+               ? gpu_run(op, name, grid, before_parts_kernel<T, CODES, CUDA_SILU>, all, to, scales)
+               : gpu_run(op, name, grid, before_parts_kernel<T, CODES, CUDA_AS_IS>, all, to,
+                         scales);
 }
 
 template <typename T, berth_dtype CODES>
@@ -94,6 +209,9 @@ berth_status start_codes(const gpu_op *op, const cuda_before &all, void *to, flo
     const gpu_grid grid = {dim3(static_cast<unsigned>(all.rows)),
                            dim3(wanted < MAX_THREADS ? wanted : MAX_THREADS), 0};
     const char *name = "what is before a product";
+    if (all.step != CUDA_NORM && all.rows <= PARTED_ROWS && all.width > PARTED_WIDTH) {
+        return start_parts<T, CODES>(op, all, to, scales);
+    }
     return all.step == CUDA_NORM
                ? gpu_run(op, name, grid, before_kernel<T, CODES, CUDA_NORM>, all, to, scales)
            : all.step == CUDA_SILU

@@ -115,11 +115,27 @@ static __device__ inline void cuda_widen(uint32_t word, uint32_t zero, uint32_t 
     }
 }
 
-// The same without taking anything off: each code is so much larger as it is counted from.
-template <typename T> static __device__ inline void cuda_count(uint32_t word, uint32_t *pairs) {
+// A word's codes where they are, in the same pairs, as the smallest numbers of bf16: its lowest 8
+// bits count units of 2^-133, so that codes of pairs 1 and 3 are 16 times themselves. That is five
+// instructions, not seven, of the kind that most of the work with codes of 4 bits consists of.
+static __device__ inline void cuda_take(uint32_t word, uint32_t *pairs) {
+    pairs[0] = word & 0x000f000fu;
+    pairs[1] = word & 0x00f000f0u;
+    pairs[2] = word >> 8 & 0x000f000fu;
+    pairs[3] = word >> 8 & 0x00f000f0u;
+}
+
+// What is multiplied with them, and the unit of what comes of it. It lies in the middle of a
+// float's exponents: a number of 2^63 or more is as good as infinite, and of one below 2^-57 bits
+// are lost.
+#define CUDA_TAKEN_UNIT 0x1p-69f
+static __device__ inline void cuda_match(uint32_t *pairs) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        pairs[i] = cuda_pick(word >> 4 * i, 0x000f000fu, cuda_counting<T> * 0x10001u);
+        const uint32_t factor = i % 2 == 0 ? 0x5f805f80u : 0x5d805d80u; // 2^64, 2^60
+        asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+            : "=r"(pairs[i])
+            : "r"(pairs[i]), "r"(factor), "r"(0x80008000u));
     }
 }
 

@@ -63,13 +63,13 @@ template <typename S, bool NEAR> struct scaled_kind {
 
 // Codes of 4 bits, x of type T. A step is a piece, 128 codes.
 //
-// Of x in bf16 that is near the codes are multiplied with what they were counted from still in
-// them, which is taken off the sums of a group: its inputs' sum times as much. The products are
-// exact and their sums lose 2^-23 of numbers 30 times the result, far below what y keeps.
+// Of x in bf16 that is near codes are multiplied where they are in their words, and zero points are
+// taken off the sums of a group: its inputs' sum times as much. The products are exact and their
+// sums lose 2^-23 of numbers a few times the result, far below what y keeps.
 template <typename T, bool NEAR> struct packed_kind {
     using sum = float;
     static constexpr bool IS_NEAR = NEAR;
-    static constexpr bool IS_COUNTED = NEAR && gpu_is_bf16<T>;
+    static constexpr bool IS_TAKEN = NEAR && gpu_is_bf16<T>;
     static constexpr int WARPS = 8;
     static constexpr int STEPS = STAGE / WARPS / PIECE;
     static constexpr int PIECES = 1;
@@ -146,26 +146,29 @@ template <typename T, bool NEAR> struct packed_kind {
             scale[half] = is_bf16 ? __uint_as_float(of.scale[half] << 16)
                                   : gpu_float(gpu_f16{static_cast<uint16_t>(of.scale[half])});
             zero[half] = cuda_counting<T> + of.zero[half];
+            if constexpr (IS_TAKEN) {
+                scale[half] *= 1 / CUDA_TAKEN_UNIT;
+            }
         }
         const uint32_t low[4] = {w->low.x, w->low.y, w->low.z, w->low.w};
         const uint32_t high[4] = {w->high.x, w->high.y, w->high.z, w->high.w};
         float products[EIGHTS][2][4] = {};
-        if constexpr (IS_COUNTED) {
+        if constexpr (IS_TAKEN) {
             const float2 inputs_sum = load_pair(of.input_sums + static_cast<uint32_t>(step * 32));
-            const float counted[2] = {__uint_as_float(zero[0] << 16),
-                                      __uint_as_float(zero[1] << 16)};
-            products[0][0][0] = -inputs_sum.x * counted[0];
-            products[0][0][1] = -inputs_sum.y * counted[0];
-            products[0][0][2] = -inputs_sum.x * counted[1];
-            products[0][0][3] = -inputs_sum.y * counted[1];
+            const float off[2] = {128.0f - __uint_as_float(zero[0] << 16),
+                                  128.0f - __uint_as_float(zero[1] << 16)};
+            products[0][0][0] = inputs_sum.x * off[0];
+            products[0][0][1] = inputs_sum.y * off[0];
+            products[0][0][2] = inputs_sum.x * off[1];
+            products[0][0][3] = inputs_sum.y * off[1];
         }
 #pragma unroll
         for (int i = 0; i < 4; ++i) { // words of eight codes
             uint32_t l[4];
             uint32_t h[4];
-            if constexpr (IS_COUNTED) {
-                cuda_count<T>(low[i], l);
-                cuda_count<T>(high[i], h);
+            if constexpr (IS_TAKEN) {
+                cuda_take(low[i], l);
+                cuda_take(high[i], h);
             } else {
                 cuda_widen<T>(low[i], zero[0] * 0x10001u, l);
                 cuda_widen<T>(high[i], zero[1] * 0x10001u, h);

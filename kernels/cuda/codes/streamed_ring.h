@@ -124,15 +124,16 @@ __device__ constexpr int place_of(int piece) {
     return piece / GROUP_PIECES * GROUP_PIECES + piece % 4 * 4 + piece % GROUP_PIECES / 4;
 }
 
-// 16 bytes of x, as they are multiplied; of counted codes' also the sums of their groups. By whole
-// warps.
+// 16 bytes of x, as they are multiplied; for codes that are taken where they are also the sums of
+// their groups. By whole warps.
 template <typename K>
 __device__ void keep_piece(const ring &to, int row, int piece, bool is_there, const uint4 &x) {
     uint32_t words[4] = {x.x, x.y, x.z, x.w};
     if constexpr (K::X_RATIO > 1) {
         cuda_interleave(x, words);
-        if constexpr (K::IS_COUNTED) {
-            const float sum = group_sum(x);
+        if constexpr (K::IS_TAKEN) {
+            const float sum = group_sum(x) * CUDA_TAKEN_UNIT;
+            cuda_match(words);
             if (is_there && piece % GROUP_PIECES == 0) {
                 const uint32_t number = static_cast<uint32_t>(piece / GROUP_PIECES * 8 + row);
                 asm volatile("st.shared.f32 [%0], %1;" ::"r"(to.sums + 4 * number), "f"(sum)
@@ -148,7 +149,7 @@ __device__ void keep_piece(const ring &to, int row, int piece, bool is_there, co
 }
 
 template <typename K> __device__ void keep_inputs(const cuda_coded &all, const ring &to) {
-    constexpr int AT_ONCE = 4;
+    constexpr int AT_ONCE = K::X_RATIO > 1 ? 8 : 4; // more codes of 8 bits take longer
     constexpr int THREADS = K::WARPS * 32;
     const int pieces = all.bytes * K::X_RATIO / 16;
     const int thread = threadIdx.y * 32 + threadIdx.x;
@@ -164,7 +165,9 @@ template <typename K> __device__ void keep_inputs(const cuda_coded &all, const r
 #pragma unroll
             for (int i = 0; i < AT_ONCE; ++i) {
                 const int piece = first + i * THREADS + thread;
-                keep_piece<K>(to, row, piece, piece < pieces, held[i]);
+                if (K::X_RATIO == 1 || first + i * THREADS < pieces) { // all threads, or none
+                    keep_piece<K>(to, row, piece, piece < pieces, held[i]);
+                }
             }
         }
     }
