@@ -43,14 +43,6 @@ BERTH_INLINE two load_two(const void *x, berth_dtype dtype, int64_t first) {
     };
 }
 
-BERTH_INLINE void fetch(const void *x, berth_dtype dtype, int64_t first, int64_t ahead) {
-    const int64_t bytes = BERTH_DTYPE_BITS(dtype) / 8;
-    BERTH_UNROLL
-    for (int64_t at = 0; at < PAIR * bytes; at += 64) {
-        BERTH_PREFETCH((const char *)x + first * bytes + at + ahead);
-    }
-}
-
 BERTH_INLINE sums sums_of(const void *x, berth_dtype dtype, berth_span columns, berth_vec from) {
     const berth_vec zero = berth_vec_of(0);
     sums all[2] = {
@@ -62,7 +54,7 @@ BERTH_INLINE sums sums_of(const void *x, berth_dtype dtype, berth_span columns, 
         BERTH_UNROLL
         for (int k = 0; k < 2; ++k) {
             const two x_here = load_two(x, dtype, i + k * PAIR);
-            fetch(x, dtype, i + k * PAIR, AHEAD);
+            berth_fetch(x, dtype, i + k * PAIR, PAIR, AHEAD);
             add_to(&all[k], 0, x_here.of[0] - from);
             add_to(&all[k], 1, x_here.of[1] - from);
         }
@@ -167,7 +159,7 @@ BERTH_INLINE void pack(const piece *of, berth_dtype dtype, berth_vec cutoff, pac
     uint32_t *lanes = out->lanes;
     for (int64_t i = of->columns.first; i < of->columns.end; i += PAIR) {
         const two gates = load_two(of->x, dtype, i);
-        fetch(of->up, dtype, i, AHEAD);
+        berth_fetch(of->up, dtype, i, PAIR, AHEAD);
         BERTH_UNROLL
         for (int k = 0; k < 2; ++k) {
             const uint32_t bits = berth_vec_not_at_most(gates.of[k], cutoff);

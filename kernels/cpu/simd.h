@@ -27,6 +27,18 @@
 #define BERTH_PREFETCH(address)     __builtin_prefetch((address), 0, 3)
 #define BERTH_PREFETCH_FAR(address) __builtin_prefetch((address), 0, 2)
 
+// What stands so many bytes behind some columns of a row, in the rows after it where they follow
+// each other.
+BERTH_INLINE void berth_fetch(const void *row, berth_dtype dtype, int64_t first, int64_t count,
+                              int64_t ahead) {
+    const int64_t bytes = BERTH_DTYPE_BITS(dtype) / 8;
+    const char *from = (const char *)row + first * bytes + ahead;
+    BERTH_UNROLL
+    for (int64_t at = 0; at < count * bytes; at += 64) {
+        BERTH_PREFETCH(from + at);
+    }
+}
+
 // What goes with berth_vec: its bits, and as many numbers of other widths.
 #define BERTH_VEC_TYPES                                                                            \
     typedef uint32_t berth_vec_bits __attribute__((vector_size(BERTH_LANES * 4)));                 \
