@@ -5,7 +5,7 @@
 #define BERTH_KERNELS_CPU_MAGNITUDE_H
 
 #include <cpu/cpu.h>
-#include <cpu/simd.h>
+#include <cpu/fetch.h>
 
 BERTH_INLINE berth_vec_ints berth_vec_magnitude(berth_vec x) {
     return (berth_vec_ints)((berth_vec_bits)x & 0x7fffffffu);

@@ -10,6 +10,7 @@
 #define BERTH_KERNELS_CPU_NORM_ROW_H
 
 #include <cpu/cpu.h>
+#include <cpu/fetch.h>
 #include <cpu/functions.h>
 
 #define BERTH_NORM_PAIR (2 * BERTH_LANES) // columns
