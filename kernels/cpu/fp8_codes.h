@@ -33,11 +33,24 @@ BERTH_INLINE berth_vec_words vec_f8_codes(berth_vec_words upper, berth_vec_words
     return (upper >> 4) + lower;
 }
 
-typedef uint8_t vec_f8_bytes __attribute__((vector_size(BERTH_LANES * 4)));
-
 BERTH_INLINE berth_vec_words vec_f8_signed(berth_vec_words codes, berth_vec_words upper) {
     const berth_vec_words sign = upper >> 8; // and what the code is put over
     return sign ^ ((sign ^ codes) & 0x7f);
+}
+
+// The same of bytes; `upper` has the signs.
+BERTH_INLINE berth_vec_bits vec_f8_signed_bytes(berth_vec_bits codes, berth_vec_bits upper) {
+    return upper ^ ((upper ^ codes) & 0x7f7f7f7fu);
+}
+
+// Which bytes of two vectors of words: the lower ones; the upper ones are behind them.
+typedef uint8_t vec_f8_bytes __attribute__((vector_size(BERTH_LANES * 4)));
+BERTH_INLINE vec_f8_bytes vec_f8_lower_bytes(void) {
+    vec_f8_bytes even;
+    for (int i = 0; i < 4 * BERTH_LANES; ++i) {
+        even[i] = (uint8_t)(2 * i);
+    }
+    return even;
 }
 
 // berth_to_f8 of every lane, of any product or quotient, which is no signalling NaN. What is too

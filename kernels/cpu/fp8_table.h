@@ -75,15 +75,6 @@ BERTH_INLINE vec_f8_lookup vec_f8_lookup_of(const uint8_t *row, float scale) {
     };
 }
 
-// Which bytes of two vectors of words: the lower ones; the upper ones are behind them.
-BERTH_INLINE vec_f8_bytes vec_f8_lower_bytes(void) {
-    vec_f8_bytes even;
-    for (int i = 0; i < 4 * BERTH_LANES; ++i) {
-        even[i] = (uint8_t)(2 * i);
-    }
-    return even;
-}
-
 // The codes of two vectors of bf16, in order. A byte of `most` is above VEC_F8_FOUND where one is
 // not right.
 #define VEC_F8_FOUND (255 - VEC_F8_LAST_STEP)
@@ -104,7 +95,7 @@ BERTH_INLINE berth_vec_bits vec_f8_look_up(const vec_f8_lookup *by, berth_vec_wo
     const berth_vec_bits codes =
         berth_vec_if_bytes((berth_vec_bits)steps, (berth_vec_bits)(found + eights));
     *most = berth_vec_larger_bytes(*most, (berth_vec_bits)(first - bound));
-    return upper ^ ((upper ^ codes) & 0x7f7f7f7fu);
+    return vec_f8_signed_bytes(codes, upper);
 }
 
 BERTH_INLINE int vec_f8_are_found(berth_vec_bits most) {

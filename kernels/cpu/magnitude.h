@@ -5,7 +5,7 @@
 #define BERTH_KERNELS_CPU_MAGNITUDE_H
 
 #include <cpu/cpu.h>
-#include <cpu/simd.h>
+#include <cpu/fetch.h>
 
 BERTH_INLINE berth_vec_ints berth_vec_magnitude(berth_vec x) {
     return (berth_vec_ints)((berth_vec_bits)x & 0x7fffffffu);
@@ -26,18 +26,8 @@ BERTH_INLINE void berth_vec_put_codes(int is_past, void *to, berth_vec codes) {
     }
 }
 
-// Fetches what stands so many bytes behind some columns of a row, in the rows after it where they
-// follow each other. Why so far: both less and more are slower.
+// Bytes from what is worked at to what is fetched; both less and more are slower.
 #define BERTH_SWEEP_LEAD 10240
-BERTH_INLINE void berth_vec_fetch(const void *row, berth_dtype dtype, berth_span columns,
-                                  int64_t lead) {
-    const int64_t bytes = BERTH_DTYPE_BITS(dtype) / 8;
-    const char *from = (const char *)row + columns.first * bytes + lead;
-    BERTH_UNROLL
-    for (int64_t byte = 0; byte < (columns.end - columns.first) * bytes; byte += 64) {
-        BERTH_PREFETCH(from + byte);
-    }
-}
 
 // The largest magnitudes of a row, as far as it has been looked at. Why integers: magnitudes order
 // as they do, and a NaN is above all of them; of bf16 they are words.
@@ -136,12 +126,11 @@ BERTH_INLINE int berth_is_looked_at(berth_dtype dtype) {
 
 BERTH_INLINE void berth_vec_look_on(const void *next, berth_dtype dtype, int64_t first,
                                     berth_vec_largest_so_far *largest) {
-    const berth_span step = {first, first + BERTH_LARGEST_STEP};
     if (berth_is_looked_at(dtype)) {
-        berth_vec_fetch(next, dtype, step, BERTH_SWEEP_LEAD);
+        berth_fetch(next, dtype, first, BERTH_LARGEST_STEP, BERTH_SWEEP_LEAD);
         berth_vec_look(next, dtype, first, largest);
     } else {
-        berth_vec_fetch(next, dtype, step, 4096);
+        berth_fetch(next, dtype, first, BERTH_LARGEST_STEP, 4096);
     }
 }
 

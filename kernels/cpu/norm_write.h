@@ -57,16 +57,6 @@ BERTH_INLINE void berth_norm_write_one(const berth_norm_row *row, berth_norm_kin
 // beside a row and its weight (measured on Zen 5; the second one is too far).
 #define BERTH_NORM_AHEAD 8192
 
-BERTH_INLINE void berth_norm_fetch(const void *row, berth_norm_kind as, int64_t first,
-                                   int64_t distance) {
-    const int64_t bytes = BERTH_DTYPE_BITS(as.dtype) / 8;
-    const char *ahead = (const char *)row + first * bytes + distance;
-    BERTH_UNROLL
-    for (int64_t at = 0; at < BERTH_NORM_PAIR * bytes; at += BERTH_NORM_LINE) {
-        BERTH_PREFETCH(ahead + at);
-    }
-}
-
 BERTH_INLINE void berth_norm_write_span(const berth_norm_row *all, berth_norm_kind as,
                                         berth_norm_form form, berth_span columns) {
     const berth_norm_row row = *all; // no store changes it, for all that the compiler knows
@@ -75,7 +65,7 @@ BERTH_INLINE void berth_norm_write_span(const berth_norm_row *all, berth_norm_ki
     int64_t first = columns.first;
     for (; first < berth_norm_steps_end(as, columns); first += BERTH_NORM_PAIR) {
         if (as.is_past) {
-            berth_norm_fetch(row.x, as, first, BERTH_NORM_AHEAD + row_bytes);
+            berth_fetch(row.x, as.dtype, first, BERTH_NORM_PAIR, BERTH_NORM_AHEAD + row_bytes);
         }
         berth_norm_write_pair(&row, as, form, first, &by);
     }
@@ -97,10 +87,10 @@ BERTH_INLINE void berth_norm_pass_pair(const berth_norm_passing *rows, berth_nor
                                        berth_norm_form form, int64_t first,
                                        berth_norm_half_sums *to) {
     const berth_norm_row *next = rows->measured;
-    berth_norm_fetch(next->x, as, first, BERTH_NORM_AHEAD / 2);
+    berth_fetch(next->x, as.dtype, first, BERTH_NORM_PAIR, BERTH_NORM_AHEAD / 2);
     if (rows->written->gate) {
-        berth_norm_fetch(form.is_kept ? next->gate : rows->written->gate, as, first,
-                         BERTH_NORM_AHEAD / 2);
+        berth_fetch(form.is_kept ? next->gate : rows->written->gate, as.dtype, first,
+                    BERTH_NORM_PAIR, BERTH_NORM_AHEAD / 2);
     }
     berth_norm_write_pair(rows->written, as, form, first, &rows->by);
     berth_norm_measure_pair(next, as, form, first, to);

@@ -187,15 +187,12 @@ BERTH_INLINE codes codes_of_two(sweep as, const piece *of, int64_t first,
 
 // Of words the lower bytes of the codes and the upper ones of what has the signs.
 BERTH_INLINE berth_vec_bits pick_codes(codes a, codes b) {
-    vec_f8_bytes even;
-    for (int i = 0; i < 4 * BERTH_LANES; ++i) {
-        even[i] = (uint8_t)(2 * i);
-    }
+    const vec_f8_bytes even = vec_f8_lower_bytes();
     const berth_vec_bits made =
         berth_vec_pick_bytes((berth_vec_bits)a.of, (berth_vec_bits)b.of, (berth_vec_bits)even);
     const berth_vec_bits signs = berth_vec_pick_bytes(
         (berth_vec_bits)a.upper, (berth_vec_bits)b.upper, (berth_vec_bits)(even + 1));
-    return signs ^ ((signs ^ made) & 0x7f7f7f7fu);
+    return vec_f8_signed_bytes(made, signs);
 }
 
 BERTH_INLINE void quantise_four(sweep as, const piece *of, int64_t first,
@@ -223,7 +220,7 @@ BERTH_INLINE float quantise_as(sweep as, const piece *all) {
         if (as.way == TURNING) {
             berth_vec_look_on(of.next, as.dtype, i, &next);
         } else {
-            berth_vec_fetch(of.row, as.dtype, (berth_span){i, i + FOUR}, BERTH_SWEEP_LEAD);
+            berth_fetch(of.row, as.dtype, i, FOUR, BERTH_SWEEP_LEAD);
         }
         quantise_four(as, &of, i, &largest);
     }
@@ -347,11 +344,11 @@ BERTH_INLINE berth_vec_ints look_at_group(sweep as, const groups *in, const lot 
     int64_t i = columns.first;
     BERTH_UNROLL
     for (int64_t k = 0; k < as.group; k += BERTH_LARGEST_STEP, i += BERTH_LARGEST_STEP) {
-        berth_vec_fetch(of->x, dtype, (berth_span){i, i + BERTH_LARGEST_STEP}, GROUP_LEAD);
+        berth_fetch(of->x, dtype, i, BERTH_LARGEST_STEP, GROUP_LEAD);
         berth_vec_look(of->x, dtype, i, &largest);
     }
     for (; as.group == 0 && i + BERTH_LARGEST_STEP <= columns.end; i += BERTH_LARGEST_STEP) {
-        berth_vec_fetch(of->x, dtype, (berth_span){i, i + BERTH_LARGEST_STEP}, GROUP_LEAD);
+        berth_fetch(of->x, dtype, i, BERTH_LARGEST_STEP, GROUP_LEAD);
         berth_vec_look(of->x, dtype, i, &largest);
     }
     return berth_vec_look_rest(of->x, dtype, (berth_span){i, as.group > 0 ? i : columns.end},

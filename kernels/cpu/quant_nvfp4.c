@@ -18,7 +18,6 @@ enum { Q, SCALE };
 #define LOT     ((int64_t)(GROUP * BERTH_LANES)) // columns of as many groups as a vector has lanes
 #define FOUR    ((int64_t)(4 * BERTH_LANES))
 #define AHEAD   10240 // bytes that are on their way
-#define LINE    64
 
 // Columns of a row: as many as are worked at together.
 typedef struct piece {
@@ -251,10 +250,7 @@ BERTH_INLINE void scale_lots(berth_dtype dtype, const piece *of, lots *out) {
 
 BERTH_INLINE void quantise_lot(berth_dtype dtype, const piece *of, int64_t first, int is_fast,
                                const float *factors) {
-    const int64_t bytes = BERTH_DTYPE_BITS(dtype) / 8;
-    for (int64_t at = 0; at < LOT * bytes; at += LINE) {
-        BERTH_PREFETCH((const char *)of->row + first * bytes + at + AHEAD);
-    }
+    berth_fetch(of->row, dtype, first, LOT, AHEAD);
     if (is_fast) {
         look_up_lot(dtype, of, first, factors);
         return;

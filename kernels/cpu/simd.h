@@ -71,6 +71,7 @@
 //   not_at_most     bits: the lanes that are above the other's, or NaN
 //   pack_lanes      stores lanes, bits, one behind the other, and anything behind them, a vector in
 //                   all; spread_lanes: takes them apart again, 0 in the other lanes
+//   pack_above      the same of signed words above the other's, returns their bits; spread_words
 //   dot_words       sum + the products of both pairs of signed 16 bits of each lane
 //   dot_bytes       sum + the four products of unsigned bytes by signed ones of each lane
 //   add_down, add_up   the sum, rounded down and up
@@ -79,7 +80,8 @@
 //   pick_bytes      of the bytes of two vectors, one behind the other, those that the lowest bits
 //                   of each byte of a third one name
 //
-// dot, dot_bytes and pick_bytes are for machines that berth_vec_has_… them, and no others;
+// dot, dot_bytes, pick_bytes and pack_above, with spread_words, are for machines that
+// berth_vec_has_… them, and no others;
 // not_at_most, pack_lanes and spread_lanes are for sets with BERTH_HAS_TABLE; join_bf16 is for
 // machines that have dot, add_down, add_up, larger_bytes, if_bytes and are_bytes for
 // those that have pick_bytes.
@@ -337,6 +339,23 @@ BERTH_INLINE void berth_vec_pack_lanes(float *to, uint32_t lanes, berth_vec a) {
 
 BERTH_INLINE berth_vec berth_vec_spread_lanes(const float *from, uint32_t lanes) {
     return _mm512_maskz_expand_ps((__mmask16)lanes, _mm512_loadu_ps(from));
+}
+
+BERTH_INLINE uint32_t berth_vec_pack_above(uint16_t *to, berth_vec a, berth_vec b) {
+    const __mmask32 words = _mm512_cmpgt_epi16_mask((__m512i)a, (__m512i)b);
+    __asm__("vpcompressw %1, %0%{%2%}%{z%}" : "=v"(b) : "v"(a), "Yk"(words));
+    _mm512_storeu_ps(to, b);
+    return words;
+}
+
+BERTH_INLINE berth_vec berth_vec_spread_words(const uint16_t *from, uint32_t words) {
+    berth_vec a = _mm512_loadu_ps(from);
+    __asm__("vpexpandw %1, %0%{%2%}%{z%}" : "=v"(a) : "v"(a), "Yk"((__mmask32)words));
+    return a;
+}
+
+BERTH_INLINE int berth_vec_has_pack_above(void) {
+    return __builtin_cpu_supports("avx512vbmi2") != 0;
 }
 
 BERTH_INLINE int berth_vec_all_less(berth_vec a, berth_vec b) {
@@ -745,6 +764,9 @@ BERTH_INLINE berth_vec_bits berth_vec_round_bf16(berth_vec a) {
 #define berth_vec_not_at_most(a, b)         ((void)(a), (void)(b), 0U)
 #define berth_vec_pack_lanes(to, lanes, a)  ((void)(to), (void)(lanes), (void)(a))
 #define berth_vec_spread_lanes(from, lanes) ((void)(from), (void)(lanes), berth_vec_of(0))
+#define berth_vec_pack_above(to, a, b)      ((void)(to), (void)(a), (void)(b), 0U)
+#define berth_vec_spread_words(from, words) ((void)(from), (void)(words), berth_vec_of(0))
+#define berth_vec_has_pack_above()          0
 #define berth_vec_larger_bytes(a, b)        ((void)(b), (a))
 #define berth_vec_if_bytes(a, b)            ((void)(a), (b))
 #define berth_vec_are_bytes(a, b)           ((void)(a), (void)(b), 0)

@@ -12,16 +12,6 @@
 #define STEP  1021 // floats that are left out between two; every exponent has thousands
 #define WIDTH 65536
 
-extern const berth_op *const berth_native_ops[]; // ends with NULL
-
-static const berth_op *find(const char *name) {
-    size_t i = 0;
-    while (strcmp(berth_native_ops[i]->name, name) != 0) {
-        ++i;
-    }
-    return berth_native_ops[i];
-}
-
 static double by_erf(double x) {
     return x * 0.5 * erfc(-x * 0.70710678118654752440);
 }
@@ -48,7 +38,7 @@ static double worst_of(const op_case *self, double allowed, double (*right)(doub
 static void check_all(const char *name, double allowed, double (*right)(double)) {
     const op_shape shape = {.dtype = BERTH_DTYPE_F32, .ndim = 1, .dims = {BERTH_DIM_CONST(WIDTH)}};
     op_case at_hand;
-    op_case_init(&at_hand, find(name));
+    op_case_init(&at_hand, op_find(name));
     op_tensor_make(&at_hand.inputs[0], &shape, &at_hand);
     const uint32_t end = berth_bits_of_float(0x1p+120f);
     uint32_t magnitude = 0;

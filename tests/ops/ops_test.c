@@ -234,14 +234,6 @@ TEST_CASES(ops) {
 
 // ---- what no case can say -----------------------------------------------------------------------
 
-static const berth_op *op_of(const char *name) {
-    const berth_op *const *op = berth_native_ops;
-    while (*op != NULL && strcmp((*op)->name, name) != 0) {
-        ++op;
-    }
-    return *op;
-}
-
 TEST(every_kernel_belongs_to_an_op_of_its_revision) {
     if (!op_kernels_are_built()) {
         SKIP("platform-cpu is not built");
@@ -290,13 +282,13 @@ static void check_step_fails(const berth_op *op, const char *body, const char *o
 }
 
 TEST(an_index_out_of_range_fails_the_step_and_is_named) {
-    check_step_fails(op_of("embedding"), "T=3 token_ids=i32[T]<9 weight=f32[9,4]!", "token_ids", 9,
-                     "token id 9 is not in the vocabulary of 9");
-    check_step_fails(op_of("embedding"), "T=3 token_ids=i64[T]<9 weight=f32[9,4]!", "token_ids", -1,
-                     "token id -1");
-    check_step_fails(op_of("select_rows"), "T=3 S=2 x=f32[T,4] rows=i32[S]<3", "rows", 3,
+    check_step_fails(op_find("embedding"), "T=3 token_ids=i32[T]<9 weight=f32[9,4]!", "token_ids",
+                     9, "token id 9 is not in the vocabulary of 9");
+    check_step_fails(op_find("embedding"), "T=3 token_ids=i64[T]<9 weight=f32[9,4]!", "token_ids",
+                     -1, "token id -1");
+    check_step_fails(op_find("select_rows"), "T=3 S=2 x=f32[T,4] rows=i32[S]<3", "rows", 3,
                      "row 3 of 3");
-    check_step_fails(op_of("rotary_embedding"),
+    check_step_fails(op_find("rotary_embedding"),
                      "T=3 positions=i32[T]<8 query=f32[T,1,4] rotary_dim=4 max_position=8",
                      "positions", 8, "position 8 is not below 8");
 }

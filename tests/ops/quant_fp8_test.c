@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Codes that kernels/cpu/fp8_table.h looks up: groups with every mantissa of bf16 as the largest
 // magnitude, and in each all numbers of the 31 powers of two below it, are the reference's bits.
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include <tensor.h>
 
@@ -14,16 +12,6 @@
 #define GROUP     128
 #define GROUPS    16 // of a row
 #define MANTISSAS 128
-
-extern const berth_op *const berth_native_ops[]; // ends with NULL
-
-static const berth_op *find(const char *name) {
-    size_t i = 0;
-    while (strcmp(berth_native_ops[i]->name, name) != 0) {
-        ++i;
-    }
-    return berth_native_ops[i];
-}
 
 static float float_of(uint32_t upper_half) {
     return berth_float_of_bits(upper_half << 16);
@@ -45,7 +33,7 @@ static void fill(op_tensor *x, uint32_t exponent) {
 }
 
 static void check_numbers(uint32_t exponent, int is_power) {
-    op_line line = {.op = find("quant_fp8"), .name = "all numbers"};
+    op_line line = {.op = op_find("quant_fp8"), .name = "all numbers"};
     op_case at_hand;
     op_results got;
     op_results wanted;

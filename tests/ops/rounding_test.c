@@ -12,8 +12,6 @@
 #define PATH       "tests/data/rounding.txt"
 #define LINE_BYTES 400
 
-extern const berth_op *const berth_native_ops[]; // ends with NULL
-
 // Kept as long as the executable lives.
 typedef struct choice {
     char op[LINE_BYTES];
@@ -28,17 +26,9 @@ static choice *choices;
 
 // ---- one choice ---------------------------------------------------------------------------------
 
-static const berth_op *op_of(const char *name) {
-    const berth_op *const *op = berth_native_ops;
-    while (*op != NULL && strcmp((*op)->name, name) != 0) {
-        ++op;
-    }
-    return *op;
-}
-
 static void run_choice(void **state) {
     const choice *self = *state;
-    op_line line = {.op = op_of(self->op), .name = "choice"};
+    op_line line = {.op = op_find(self->op), .name = "choice"};
     op_case at;
     op_results got;
     CHECK(line.op != NULL);

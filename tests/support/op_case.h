@@ -149,6 +149,8 @@ void op_line_build(const op_line *line, op_case *out);
 
 // ---- host and kernels ---------------------------------------------------------------------------
 
+// The op of that name; NULL when there is none.
+const berth_op *op_find(const char *name);
 const berth_host *op_host(void);
 const char *op_host_text(void); // of the last failure
 bool op_kernels_are_built(void);

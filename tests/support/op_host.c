@@ -18,6 +18,8 @@
 
 #define MAX_KERNELS 256
 
+extern const berth_op *const berth_native_ops[]; // ends with NULL
+
 static char last_text[512];
 
 static void host_log(const berth_host *host, uint64_t level, const char *module, const char *text,
@@ -81,6 +83,14 @@ const berth_host *op_host(void) {
 
 const char *op_host_text(void) {
     return last_text;
+}
+
+const berth_op *op_find(const char *name) {
+    const berth_op *const *op = berth_native_ops;
+    while (*op != NULL && strcmp((*op)->name, name) != 0) {
+        ++op;
+    }
+    return *op;
 }
 
 // ---- kernels ------------------------------------------------------------------------------------

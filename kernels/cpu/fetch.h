@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a row's loop fetches while it works at other columns: what stands so many bytes behind some
+// columns, in the rows after it where they follow each other.
+#ifndef BERTH_KERNELS_CPU_FETCH_H
+#define BERTH_KERNELS_CPU_FETCH_H
+
+#include <cpu/simd.h>
+
+#define BERTH_LINE 64 // bytes
+
+BERTH_INLINE void berth_fetch(const void *row, berth_dtype dtype, int64_t first, int64_t count,
+                              int64_t ahead) {
+    const int64_t bytes = BERTH_DTYPE_BITS(dtype) / 8;
+    const char *from = (const char *)row + first * bytes + ahead;
+    BERTH_UNROLL
+    for (int64_t at = 0; at < count * bytes; at += BERTH_LINE) {
+        BERTH_PREFETCH(from + at);
+    }
+}
+
+// The same into the second cache.
+BERTH_INLINE void berth_fetch_far(const void *row, berth_dtype dtype, int64_t first, int64_t count,
+                                  int64_t ahead) {
+    const int64_t bytes = BERTH_DTYPE_BITS(dtype) / 8;
+    const char *from = (const char *)row + first * bytes + ahead;
+    BERTH_UNROLL
+    for (int64_t at = 0; at < count * bytes; at += BERTH_LINE) {
+        BERTH_PREFETCH_FAR(from + at);
+    }
+}
+
+#endif
