@@ -135,8 +135,9 @@ template <typename T, int N, int COUNT, bool ADDS> struct kept_row {
 // A block a row. Some rows: the weights are loaded before the kernel waits for its input: beside
 // the traffic of the next product's weights a load takes 1 us. Why a block has no second row: 75 %
 // of a copy, as blocks that stay need more registers and wait for their sums together; rows that
-// come with new blocks are always on their way.
-template <typename T, int N, bool ADDS, bool IS_SOME>
+// come with new blocks are always on their way. COUNT: packs of a thread; one
+// takes 32 registers, four 98.
+template <typename T, int N, int COUNT, bool ADDS, bool IS_SOME>
 __global__ void __launch_bounds__(MAX_THREADS) rms_norm_kernel(operands all) {
     __shared__ float room[MAX_THREADS / 32];
     const int hidden = static_cast<int>(all.hidden);
@@ -144,9 +145,9 @@ __global__ void __launch_bounds__(MAX_THREADS) rms_norm_kernel(operands all) {
     const int step = static_cast<int>(blockDim.x) * N;
     const int first = static_cast<int>(threadIdx.x) * N;
     const T *weight = static_cast<const T *>(all.weight);
-    kept_row<T, N, PACKS, ADDS> kept;
+    kept_row<T, N, COUNT, ADDS> kept;
     gpu_let_next_begin();
-    gpu_pack<T, N> held[IS_SOME ? PACKS : 1];
+    gpu_pack<T, N> held[IS_SOME ? COUNT : 1];
     if (IS_SOME && weight) {
         kept.load_packs(weight, hidden, first, step, held);
     }
@@ -282,9 +283,11 @@ berth_status start(const norm *op, const operands &all, bool is_vector) {
     const int64_t threads = even < MAX_THREADS ? even : MAX_THREADS;
     const gpu_grid grid = {dim3(static_cast<unsigned>(all.rows)),
                            dim3(static_cast<unsigned>(threads)), 0};
-    return all.rows <= SOME_ROWS
-               ? gpu_run(op, "rms_norm", grid, rms_norm_kernel<T, N, ADDS, true>, all)
-               : gpu_run(op, "rms_norm", grid, rms_norm_kernel<T, N, ADDS, false>, all);
+    return threads >= packs
+               ? gpu_run(op, "rms_norm", grid, rms_norm_kernel<T, N, 1, ADDS, true>, all)
+           : all.rows <= SOME_ROWS
+               ? gpu_run(op, "rms_norm", grid, rms_norm_kernel<T, N, PACKS, ADDS, true>, all)
+               : gpu_run(op, "rms_norm", grid, rms_norm_kernel<T, N, PACKS, ADDS, false>, all);
 }
 
 berth_status forward(void *self, const berth_op_args *args) {
