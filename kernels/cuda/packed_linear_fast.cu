@@ -160,21 +160,14 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
         return status;
     }
     if (self->is_streamed && self->depth <= CUDA_BEFORE_WIDTH) {
-        void *memory = nullptr;
-        const int64_t outputs = site->inputs[WEIGHT]->dims[0].b;
-        status = gpu_keep(self, nullptr, cuda_batch_arrivals_bytes(outputs), &memory);
-        self->arrivals = static_cast<uint64_t *>(memory);
-        if (status != BERTH_OK) {
-            destroy(self);
-            return status;
-        }
+        status = cuda_batch_keep_arrivals(self, site->inputs[WEIGHT]->dims[0].b, &self->arrivals);
     }
     cuda_product shape = {};
     shape.outputs = self->slice;
     shape.depth = self->depth;
     shape.dtype = site->inputs[X]->dtype;
     shape.bias = site->inputs[BIAS] ? self : nullptr; // only whether there is one
-    status = cuda_lt_open(self, shape, self->max_rows, &self->lt);
+    status = status == BERTH_OK ? cuda_lt_open(self, shape, self->max_rows, &self->lt) : status;
     if (status != BERTH_OK) {
         destroy(self);
     }
@@ -185,28 +178,23 @@ int batch_rows(const fast_packed *op) {
     return op->max_rows < BATCH_ROWS ? op->max_rows : BATCH_ROWS;
 }
 
-// cuBLASLt's, widened weights, inputs in the weight's order, or those of a batch in its own and
-// what its blocks exchange.
-uint64_t widened_bytes(const fast_packed *op) {
-    return static_cast<uint64_t>(op->slice) * static_cast<uint64_t>(op->depth) * 2;
+// The workspace: cuBLASLt's, widened weights, inputs in the weight's order; then what the blocks of
+// a batch exchange and its inputs in its own order.
+uint64_t rows_bytes(const fast_packed *op, int rows) {
+    return static_cast<uint64_t>(rows) * static_cast<uint64_t>(op->depth) * 2;
+}
+uint64_t gathered_from(const fast_packed *op) {
+    return CUDA_LT_WORKSPACE + rows_bytes(op, op->slice);
+}
+uint64_t batch_from(const fast_packed *op) {
+    return gathered_from(op) + (op->has_permutation ? rows_bytes(op, op->max_rows) : 0);
 }
 uint64_t workspace(void *self, uint64_t) {
     const fast_packed *op = static_cast<const fast_packed *>(self);
-    const uint64_t row_bytes = static_cast<uint64_t>(op->depth) * 2;
-    const uint64_t gathered = static_cast<uint64_t>(op->max_rows) * row_bytes;
-    const uint64_t widest =
-        CUDA_LT_WORKSPACE + widened_bytes(op) + (op->has_permutation ? gathered : 0);
     const uint64_t batch = op->arrivals ? cuda_batch_bytes(op->gpu->multiprocessors[op->device]) +
-                                              static_cast<uint64_t>(batch_rows(op)) * row_bytes
+                                              rows_bytes(op, batch_rows(op))
                                         : 0;
-    return widest + batch;
-}
-
-char *batch_room(const fast_packed *op, char *workspace) {
-    const uint64_t gathered = op->has_permutation ? static_cast<uint64_t>(op->max_rows) *
-                                                        static_cast<uint64_t>(op->depth) * 2
-                                                  : 0;
-    return workspace + CUDA_LT_WORKSPACE + widened_bytes(op) + gathered;
+    return batch_from(op) + batch;
 }
 
 // ---- a step -------------------------------------------------------------------------------------
@@ -225,7 +213,7 @@ cuda_coded operands_of(const fast_packed *op, const berth_op_args *args) {
 }
 
 berth_status gather(const fast_packed *op, const berth_op_args *args, char *room, cuda_coded *all) {
-    uint16_t *to = reinterpret_cast<uint16_t *>(room + CUDA_LT_WORKSPACE + widened_bytes(op));
+    uint16_t *to = reinterpret_cast<uint16_t *>(room + gathered_from(op));
     const gpu_grid grid = {dim3(gpu_ceil(op->depth, THREADS), static_cast<unsigned>(all->rows)),
                            dim3(THREADS), 0};
     const berth_status status = gpu_run(
@@ -326,7 +314,7 @@ berth_status forward(void *self, const berth_op_args *args) {
     const bool is_aligned =
         (reinterpret_cast<uintptr_t>(all.x) | static_cast<uint64_t>(all.x_gap)) % 16 == 0;
     if (is_aligned && is_batch(op, all.rows)) {
-        return order_and_run(op, all, dtype, batch_room(op, room));
+        return order_and_run(op, all, dtype, room + batch_from(op));
     }
     if (is_aligned && op->is_streamed && all.rows <= CUDA_PACKED_ROWS) {
         return cuda_coded_packed(op, all, dtype);
@@ -345,7 +333,7 @@ bool cuda_packed_wants_order(const void *self, int rows) {
 berth_status cuda_packed_run_ordered(const void *self, const berth_op_args *args) {
     const fast_packed *op = static_cast<const fast_packed *>(self);
     char *room = static_cast<char *>(berth_gpu_data(args->workspace));
-    return run_batch(op, operands_of(op, args), args->inputs[X]->dtype, batch_room(op, room));
+    return run_batch(op, operands_of(op, args), args->inputs[X]->dtype, room + batch_from(op));
 }
 
 extern "C" {

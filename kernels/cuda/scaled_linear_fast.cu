@@ -157,14 +157,9 @@ void destroy(void *self) {
 }
 
 berth_status make_room(const berth_op_site *site, fast_scaled *self) {
-    void *memory = nullptr;
-    if (self->codes == BERTH_DTYPE_I8 || site->inputs[WEIGHT]->dims[1].b % BATCH_DEPTH != 0) {
-        return BERTH_OK;
-    }
-    const berth_status status =
-        gpu_keep(self, nullptr, cuda_batch_arrivals_bytes(self->outputs), &memory);
-    self->arrivals = static_cast<uint64_t *>(memory);
-    return status;
+    return self->codes == BERTH_DTYPE_I8 || site->inputs[WEIGHT]->dims[1].b % BATCH_DEPTH != 0
+               ? BERTH_OK
+               : cuda_batch_keep_arrivals(self, self->outputs, &self->arrivals);
 }
 
 berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {

@@ -22,8 +22,14 @@ struct cuda_batch_room {
 static __host__ __device__ inline int cuda_batch_tiles(int64_t outputs) {
     return static_cast<int>((outputs + CUDA_BATCH_TILE - 1) / CUDA_BATCH_TILE);
 }
-static inline uint64_t cuda_batch_arrivals_bytes(int64_t outputs) {
-    return static_cast<uint64_t>(cuda_batch_tiles(outputs)) * sizeof(uint64_t);
+// An instance's, in the device's memory: cudaFree.
+static inline berth_status cuda_batch_keep_arrivals(const gpu_op *op, int64_t outputs,
+                                                    uint64_t **out_arrivals) {
+    void *memory = nullptr;
+    const uint64_t bytes = static_cast<uint64_t>(cuda_batch_tiles(outputs)) * sizeof(uint64_t);
+    const berth_status status = gpu_keep(op, nullptr, bytes, &memory);
+    *out_arrivals = static_cast<uint64_t *>(memory);
+    return status;
 }
 static inline uint64_t cuda_batch_bytes(int multiprocessors) {
     return static_cast<uint64_t>(multiprocessors) * CUDA_BATCH_HELD * CUDA_BATCH_TILE *
