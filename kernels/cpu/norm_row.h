@@ -10,11 +10,11 @@
 #define BERTH_KERNELS_CPU_NORM_ROW_H
 
 #include <cpu/cpu.h>
-#include <cpu/fetch.h>
 #include <cpu/functions.h>
 
 #define BERTH_NORM_PAIR (2 * BERTH_LANES) // columns
 #define BERTH_NORM_STEP (4 * BERTH_LANES)
+#define BERTH_NORM_LINE 64 // bytes
 
 // Begins as berth_instance does.
 typedef struct berth_norm {

@@ -100,16 +100,20 @@ BERTH_INLINE void berth_norm_measure_one(const berth_norm_row *row, berth_norm_k
 BERTH_INLINE void berth_norm_fetch_near(const berth_norm_row *row, berth_norm_kind as,
                                         int64_t first) {
     const int64_t bytes = BERTH_DTYPE_BITS(as.dtype) / 8;
-    berth_fetch(row->x, as.dtype, first, BERTH_NORM_STEP, BERTH_NORM_NEAR);
-    if (row->gate) {
-        berth_fetch(row->gate, as.dtype, first, BERTH_NORM_STEP, BERTH_NORM_NEAR);
-    }
-    if (row->weight) {
-        berth_fetch(row->weight, as.vectors, first, BERTH_NORM_STEP, 0);
+    const int64_t vector = BERTH_DTYPE_BITS(as.vectors) / 8;
+    BERTH_UNROLL
+    for (int64_t at = 0; at < BERTH_NORM_STEP * bytes; at += BERTH_NORM_LINE) {
+        if (row->gate) {
+            BERTH_PREFETCH((const char *)row->gate + first * bytes + at + BERTH_NORM_NEAR);
+        }
+        BERTH_PREFETCH((const char *)row->x + first * bytes + at + BERTH_NORM_NEAR);
+        __builtin_prefetch((const char *)row->y + first * bytes + at, 1, 3);
     }
     BERTH_UNROLL
-    for (int64_t at = 0; at < BERTH_NORM_STEP * bytes; at += 64) {
-        __builtin_prefetch((const char *)row->y + first * bytes + at, 1, 3);
+    for (int64_t at = 0; at < BERTH_NORM_STEP * vector; at += BERTH_NORM_LINE) {
+        if (row->weight) {
+            BERTH_PREFETCH((const char *)row->weight + first * vector + at);
+        }
     }
 }
 

@@ -57,6 +57,18 @@ BERTH_INLINE void berth_norm_write_one(const berth_norm_row *row, berth_norm_kin
 // beside a row and its weight (measured on Zen 5; the second one is too far).
 #define BERTH_NORM_AHEAD 8192
 
+// Why not berth_fetch: with it, and with it in norm_sums.h, layer_norm has 0.66 of a copy's speed
+// instead of 0.77, and rms_norm of one row 0.69 instead of 0.74.
+BERTH_INLINE void berth_norm_fetch(const void *row, berth_norm_kind as, int64_t first,
+                                   int64_t distance) {
+    const int64_t bytes = BERTH_DTYPE_BITS(as.dtype) / 8;
+    const char *ahead = (const char *)row + first * bytes + distance;
+    BERTH_UNROLL
+    for (int64_t at = 0; at < BERTH_NORM_PAIR * bytes; at += BERTH_NORM_LINE) {
+        BERTH_PREFETCH(ahead + at);
+    }
+}
+
 BERTH_INLINE void berth_norm_write_span(const berth_norm_row *all, berth_norm_kind as,
                                         berth_norm_form form, berth_span columns) {
     const berth_norm_row row = *all; // no store changes it, for all that the compiler knows
@@ -65,7 +77,7 @@ BERTH_INLINE void berth_norm_write_span(const berth_norm_row *all, berth_norm_ki
     int64_t first = columns.first;
     for (; first < berth_norm_steps_end(as, columns); first += BERTH_NORM_PAIR) {
         if (as.is_past) {
-            berth_fetch(row.x, as.dtype, first, BERTH_NORM_PAIR, BERTH_NORM_AHEAD + row_bytes);
+            berth_norm_fetch(row.x, as, first, BERTH_NORM_AHEAD + row_bytes);
         }
         berth_norm_write_pair(&row, as, form, first, &by);
     }
@@ -87,10 +99,10 @@ BERTH_INLINE void berth_norm_pass_pair(const berth_norm_passing *rows, berth_nor
                                        berth_norm_form form, int64_t first,
                                        berth_norm_half_sums *to) {
     const berth_norm_row *next = rows->measured;
-    berth_fetch(next->x, as.dtype, first, BERTH_NORM_PAIR, BERTH_NORM_AHEAD / 2);
+    berth_norm_fetch(next->x, as, first, BERTH_NORM_AHEAD / 2);
     if (rows->written->gate) {
-        berth_fetch(form.is_kept ? next->gate : rows->written->gate, as.dtype, first,
-                    BERTH_NORM_PAIR, BERTH_NORM_AHEAD / 2);
+        berth_norm_fetch(form.is_kept ? next->gate : rows->written->gate, as, first,
+                         BERTH_NORM_AHEAD / 2);
     }
     berth_norm_write_pair(rows->written, as, form, first, &rows->by);
     berth_norm_measure_pair(next, as, form, first, to);

@@ -18,6 +18,7 @@ enum { Q, SCALE };
 #define LOT     ((int64_t)(GROUP * BERTH_LANES)) // columns of as many groups as a vector has lanes
 #define FOUR    ((int64_t)(4 * BERTH_LANES))
 #define AHEAD   10240 // bytes that are on their way
+#define LINE    64
 
 // Columns of a row: as many as are worked at together.
 typedef struct piece {
@@ -250,7 +251,11 @@ BERTH_INLINE void scale_lots(berth_dtype dtype, const piece *of, lots *out) {
 
 BERTH_INLINE void quantise_lot(berth_dtype dtype, const piece *of, int64_t first, int is_fast,
                                const float *factors) {
-    berth_fetch(of->row, dtype, first, LOT, AHEAD);
+    const int64_t bytes = BERTH_DTYPE_BITS(dtype) / 8;
+    // Why not berth_fetch: unrolled, it is slower here.
+    for (int64_t at = 0; at < LOT * bytes; at += LINE) {
+        BERTH_PREFETCH((const char *)of->row + first * bytes + at + AHEAD);
+    }
     if (is_fast) {
         look_up_lot(dtype, of, first, factors);
         return;
