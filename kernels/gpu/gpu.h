@@ -168,11 +168,14 @@ static __device__ inline void gpu_fetch(const void *from) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 }
 
-// Whether device code may use what capability 9 brought.
+// Whether device code may use what capability 9 brought; of a kernel that may, that so many of its
+// blocks along x run together.
 #if __CUDA_ARCH__ >= 900
-#define CUDA_IS_90 true
+#define CUDA_IS_90               true
+#define CUDA_IN_CLUSTERS(blocks) __cluster_dims__((blocks), 1, 1)
 #else
 #define CUDA_IS_90 false
+#define CUDA_IN_CLUSTERS(blocks)
 #endif
 
 // Whether it may use what only capability 9.0 has: code for sm_90a.

@@ -37,13 +37,6 @@ struct block {
 
 // ---- blocks that share a row --------------------------------------------------------------------
 
-// A kernel's blocks, so many of which run at once.
-#if CUDA_IS_90
-#define IN_CLUSTERS(blocks) __cluster_dims__((blocks), 1, 1)
-#else
-#define IN_CLUSTERS(blocks)
-#endif
-
 template <bool IS_90 = CUDA_IS_90> __device__ void arrive_in_cluster() {
     if constexpr (IS_90) {
         asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
@@ -172,8 +165,8 @@ __global__ void __launch_bounds__(MAX_THREADS, STEP == CUDA_NORM && HELD > 1 ? 1
 // The same by PARTS blocks a row, blockIdx.y its number, which for codes exchange the largest of
 // theirs: of few rows one multiprocessor takes longer for a row's exponentials than for all else.
 template <typename T, berth_dtype CODES, int STEP>
-__global__ void IN_CLUSTERS(CODES == BERTH_DTYPE_NONE ? 1 : PARTS) __launch_bounds__(PART_THREADS)
-    before_parts_kernel(cuda_before all, void *to, float *scales) {
+__global__ void CUDA_IN_CLUSTERS(CODES == BERTH_DTYPE_NONE ? 1 : PARTS)
+    __launch_bounds__(PART_THREADS) before_parts_kernel(cuda_before all, void *to, float *scales) {
     __shared__ float room[PART_THREADS / 32 + PARTS];
     const part together = {room};
     const int row = static_cast<int>(blockIdx.y);
