@@ -8,25 +8,28 @@
 
 #define BERTH_LINE 64 // bytes
 
+BERTH_INLINE void berth_fetch_lines(const char *from, int64_t bytes, int is_far) {
+    BERTH_UNROLL
+    for (int64_t at = 0; at < bytes; at += BERTH_LINE) {
+        if (is_far) {
+            BERTH_PREFETCH_FAR(from + at);
+        } else {
+            BERTH_PREFETCH(from + at);
+        }
+    }
+}
+
 BERTH_INLINE void berth_fetch(const void *row, berth_dtype dtype, int64_t first, int64_t count,
                               int64_t ahead) {
     const int64_t bytes = BERTH_DTYPE_BITS(dtype) / 8;
-    const char *from = (const char *)row + first * bytes + ahead;
-    BERTH_UNROLL
-    for (int64_t at = 0; at < count * bytes; at += BERTH_LINE) {
-        BERTH_PREFETCH(from + at);
-    }
+    berth_fetch_lines((const char *)row + first * bytes + ahead, count * bytes, 0);
 }
 
 // The same into the second cache.
 BERTH_INLINE void berth_fetch_far(const void *row, berth_dtype dtype, int64_t first, int64_t count,
                                   int64_t ahead) {
     const int64_t bytes = BERTH_DTYPE_BITS(dtype) / 8;
-    const char *from = (const char *)row + first * bytes + ahead;
-    BERTH_UNROLL
-    for (int64_t at = 0; at < count * bytes; at += BERTH_LINE) {
-        BERTH_PREFETCH_FAR(from + at);
-    }
+    berth_fetch_lines((const char *)row + first * bytes + ahead, count * bytes, 1);
 }
 
 #endif

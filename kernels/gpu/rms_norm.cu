@@ -135,8 +135,8 @@ template <typename T, int N, int COUNT, bool ADDS> struct kept_row {
 // A block a row. Some rows: the weights are loaded before the kernel waits for its input: beside
 // the traffic of the next product's weights a load takes 1 us. Why a block has no second row: 75 %
 // of a copy, as blocks that stay need more registers and wait for their sums together; rows that
-// come with new blocks are always on their way. COUNT: packs of a thread; one
-// takes 32 registers, four 98.
+// come with new blocks are always on their way. COUNT: packs of a thread; one takes 32 registers,
+// four take 98.
 template <typename T, int N, int COUNT, bool ADDS, bool IS_SOME>
 __global__ void __launch_bounds__(MAX_THREADS) rms_norm_kernel(operands all) {
     __shared__ float room[MAX_THREADS / 32];

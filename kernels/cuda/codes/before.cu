@@ -72,9 +72,10 @@ struct part {
     __device__ int count() const {
         return static_cast<int>(PARTS * blockDim.x);
     }
-    // What each block has, to all. Once: the room is not free again.
-    template <typename F> __device__ float exchange(float value, F combine) const {
+    // Of all blocks. Once: the room is not free again.
+    __device__ float largest(float value) const {
         float *parts = room + PART_THREADS / 32;
+        value = gpu_block_max(value, room);
         if (threadIdx.x < PARTS) {
             store_in_block(threadIdx.x, parts + blockIdx.x, value);
         }
@@ -83,16 +84,9 @@ struct part {
         value = parts[0];
 #pragma unroll
         for (int i = 1; i < PARTS; ++i) {
-            value = combine(parts[i], value);
+            value = gpu_larger_size(parts[i], value);
         }
         return value;
-    }
-    __device__ float sum(float value) const {
-        return exchange(gpu_block_sum(value, room), [](float a, float b) { return a + b; });
-    }
-    __device__ float largest(float value) const {
-        return exchange(gpu_block_max(value, room),
-                        [](float a, float b) { return gpu_larger_size(a, b); });
     }
 };
 

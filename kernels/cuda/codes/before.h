@@ -164,11 +164,10 @@ template <typename T, int HELD, int STEPS, typename G>
 static __device__ inline void cuda_make_row(const cuda_before &all, int row, bool keeps,
                                             const G &together, const cuda_ahead<T, HELD> &fetched,
                                             cuda_held_row<T, HELD> *out) {
-    if ((STEPS & CUDA_NORM) && all.step == CUDA_NORM) {
-        if (all.residual) {
-            cuda_norm_row<T, HELD, true>(all, row, keeps, together, fetched, out);
-        } else {
-            cuda_norm_row<T, HELD, false>(all, row, keeps, together, fetched, out);
+    if constexpr ((STEPS & CUDA_NORM) != 0) { // only threads that make a norm need a sum
+        if (all.step == CUDA_NORM) {
+            all.residual ? cuda_norm_row<T, HELD, true>(all, row, keeps, together, fetched, out)
+                         : cuda_norm_row<T, HELD, false>(all, row, keeps, together, fetched, out);
         }
     }
     if ((STEPS & CUDA_SILU) && all.step == CUDA_SILU) {

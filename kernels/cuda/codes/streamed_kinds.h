@@ -155,6 +155,7 @@ template <typename T, bool NEAR> struct packed_kind {
         float products[EIGHTS][2][4] = {};
         if constexpr (IS_TAKEN) {
             const float2 inputs_sum = load_pair(of.input_sums + static_cast<uint32_t>(step * 32));
+            // Less the zero points, which are above 128 as bf16: nothing has to be converted.
             const float off[2] = {128.0f - __uint_as_float(zero[0] << 16),
                                   128.0f - __uint_as_float(zero[1] << 16)};
             products[0][0][0] = inputs_sum.x * off[0];
