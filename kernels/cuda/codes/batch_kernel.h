@@ -36,6 +36,9 @@ template <typename K> struct multiplier {
             }
             const uint32_t stage = from.memory + static_cast<uint32_t>(at.stage) * STAGE_BYTES<K>;
             kind.fetch(in.all, of, i);
+            if (i < STAGES<K>) {
+                cuda_barrier_wait(from.first + 8 * at.stage, 0);
+            }
             cuda_barrier_wait(from.full + 8 * at.stage, at.parity);
             kind.multiply(stage, from.empty + 8 * at.stage, totals);
             at.go_on(STAGES<K>);
@@ -62,15 +65,16 @@ __global__ void __launch_bounds__(THREADS + 128, 1)
     batch_kernel(batch_call in, const __grid_constant__ CUtensorMap weight,
                  const __grid_constant__ CUtensorMap x) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    __shared__ __align__(8) uint64_t signals[2 * MOST_STAGES];
+    __shared__ __align__(8) uint64_t signals[3 * MOST_STAGES];
     __shared__ float of_rows[CUDA_BATCH_ROWS];
     const uint32_t signal = static_cast<uint32_t>(__cvta_generic_to_shared(signals));
     const ring stages = {static_cast<uint32_t>(__cvta_generic_to_shared(shared)), signal,
-                         signal + 8 * MOST_STAGES};
+                         signal + 8 * MOST_STAGES, signal + 16 * MOST_STAGES};
     const share of(in.all, K::UNIT_BYTES);
     if (threadIdx.x == THREADS) {
         for (int stage = 0; stage < STAGES<K>; ++stage) {
             cuda_barrier_init(stages.full + 8 * stage, 1);
+            cuda_barrier_init(stages.first + 8 * stage, 1);
             cuda_barrier_init(stages.empty + 8 * stage, THREADS / 32);
         }
         cuda_barrier_publish();
