@@ -6,8 +6,8 @@
 //
 // `kernels small` only compares, at sizes for compute-sanitizer. Else prints one line a case: name,
 // microseconds, what bounds it, its rate, its share of the ceiling; `kernels linear [ROWS…]`: only
-// those of linear, of so many rows; `kernels decode`: only decode attention. Status 1 where linear
-// is slower than it must be beside what cuBLASLt proposes.
+// those of linear, of so many rows; `kernels decode`, `kernels prefill`: only attention of these.
+// Status 1 where linear is slower than it must be beside what cuBLASLt proposes.
 #include <cuda/attention/attention.h>
 #include <cuda/product/product.h>
 
@@ -511,7 +511,7 @@ void compare_attention() {
     }
     time_attention({2, 70, 300, 12, 4, 64, 100});
     time_attention({2, 200, 300, 12, 4, 128, 100});
-    for (int64_t fresh : {2, 64, 127, 128, 129, 300}) {
+    for (int64_t fresh : {2, 64, 65, 128, 129, 192, 193, 300, 391}) {
         time_attention({2, fresh, fresh, 8, 2, 128});
         time_attention({3, fresh, fresh + 131, 4, 4, 128});
         time_attention({1, fresh, 700, 8, 1, 128, 70});
@@ -560,12 +560,22 @@ void time_decode() {
     time_attention({256, 1, 2048, HEADS, 8, WIDTH, 0, false, 31});
 }
 
+// One prompt, and several beside each other.
+void time_prefill() {
+    for (int64_t tokens : {512, 1024, 2048, 8192}) {
+        time_attention({1, tokens, tokens});
+    }
+    time_attention({8, 512, 512});
+    time_attention({1, 8192, 8192, HEADS, 8, WIDTH, 0, true});
+}
+
 } // namespace
 
 int main(int count, char **arguments) {
     const bool is_small = count > 1 && strcmp(arguments[1], "small") == 0;
     const bool is_linear = count > 1 && strcmp(arguments[1], "linear") == 0;
     const bool is_decode = count > 1 && strcmp(arguments[1], "decode") == 0;
+    const bool is_prefill = count > 1 && strcmp(arguments[1], "prefill") == 0;
     open_device();
     must(cuda_lt_check(&host, &device) == BERTH_OK, "cuBLASLt");
     if (is_small) {
@@ -575,8 +585,8 @@ int main(int count, char **arguments) {
         return 0;
     }
     measure_ceilings();
-    if (is_decode) {
-        time_decode();
+    if (is_decode || is_prefill) {
+        is_decode ? time_decode() : time_prefill();
         return 0;
     }
     if (count == 2 || !is_linear) {
@@ -608,11 +618,9 @@ int main(int count, char **arguments) {
         return misses > 0;
     }
     time_decode();
-    time_attention({1, 512, 512});
-    time_attention({1, 8192, 8192});
+    time_prefill();
     time_attention({1, 1, 8192, HEADS, 8, WIDTH, 0, true});
     time_attention({64, 1, 8192, HEADS, 8, WIDTH, 0, true});
-    time_attention({1, 8192, 8192, HEADS, 8, WIDTH, 0, true});
     for (int64_t tokens : {1, 64, 256, 65536}) {
         time_rows(&berth_kernel_rms_norm, "rms_norm", tokens);
         time_rows(&berth_kernel_silu_and_mul, "silu_and_mul", tokens);

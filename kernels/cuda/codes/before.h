@@ -11,6 +11,7 @@
 #include <gpu/quant_rows.h>
 
 #include <cuda/codes/batch.h>
+#include <cuda/silu.h>
 #include <fp8.h>
 
 #define CUDA_BEFORE_WIDTH 16384 // elements of a row, at most; a multiple of 8
@@ -131,11 +132,12 @@ static __device__ inline void cuda_norm_row(const cuda_before &all, int row, boo
     }
 }
 
-// Why in parts: all loads at once would take the registers of four times as many threads.
+// Why in parts: loads of four eights at once would take more registers than a block has that shares
+// its multiprocessor with another (before.cu).
 template <typename T, int HELD, typename G>
 static __device__ inline void cuda_silu_row(const cuda_before &all, int row, const G &together,
                                             cuda_held_row<T, HELD> *out) {
-    constexpr int PART = HELD < 4 ? HELD : 4;
+    constexpr int PART = HELD < 2 ? HELD : 2;
     const T *from = cuda_row_of<T>(all.x, all.x_gap, row);
 #pragma unroll
     for (int first = 0; first < HELD; first += PART) {
@@ -150,9 +152,9 @@ static __device__ inline void cuda_silu_row(const cuda_before &all, int row, con
 #pragma unroll
         for (int i = 0; i < PART; ++i) {
 #pragma unroll
-            for (int j = 0; j < 8; ++j) {
-                const float silu = gpu_rounded<T>(gpu_silu<T>(gpu_float(gate[i].at[j])));
-                out->at[first + i].at[j] = gpu_round<T>(silu * gpu_float(up[i].at[j]));
+            for (int j = 0; j < 8; j += 2) {
+                const uint32_t pair = cuda_silu_pair<T>(gate[i].at + j, up[i].at + j);
+                memcpy(out->at[first + i].at + j, &pair, sizeof pair);
             }
         }
         asm volatile("" ::: "memory");
