@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dual_chunk_rotary_embedding: the circles of a token, one for its keys and one for each version of
-// its queries, then all heads; one rounding.
+// dual_chunk_rotary_embedding: the circles of a token, of which its keys and the versions of its
+// queries share those that they can, then all heads; one rounding.
 #include <cpu/rope_turn.h>
 
 #include <math.h>
@@ -51,8 +51,18 @@ static int64_t circle_floats(const rotary *self) {
 static uint64_t workspace(void *state, uint64_t tokens) {
     (void)tokens;
     const rotary *self = state;
-    return (uint64_t)(self->cpu->threads * circle_floats(self)) * sizeof(float);
+    return (uint64_t)(self->cpu->threads * VERSIONS * circle_floats(self)) * sizeof(float);
 }
+
+// ---- circles ------------------------------------------------------------------------------------
+
+// Circles of a part, one for each version, and which distances they are of; -1: of none yet.
+typedef struct circles {
+    const rotary *self;
+    berth_dtype dtype;
+    float *points;
+    int64_t distances[VERSIONS];
+} circles;
 
 static void find_circle(const rotary *self, int64_t distance, berth_dtype dtype, float *circle) {
     BERTH_INDEPENDENT
@@ -68,6 +78,23 @@ static void find_circle(const rotary *self, int64_t distance, berth_dtype dtype,
         rope_order(circle, self->half, dtype);
     }
 }
+
+// Why looked for first: keys have a version's circle, two versions mostly have one, and a third one
+// has the same for every token.
+static const float *circle_of(circles *all, int version, int64_t distance) {
+    const int64_t floats = circle_floats(all->self);
+    for (int i = 0; i < VERSIONS; ++i) {
+        if (all->distances[i] == distance) {
+            return all->points + i * floats;
+        }
+    }
+    float *circle = all->points + version * floats;
+    find_circle(all->self, distance, all->dtype, circle);
+    all->distances[version] = distance;
+    return circle;
+}
+
+// ---- tokens -------------------------------------------------------------------------------------
 
 // All heads of a token, to heads that lie one behind the other, from element 0 of `out` on.
 static void turn_token(const rotary *self, const float *circle, const berth_tensor *x,
@@ -87,6 +114,7 @@ static void turn_token(const rotary *self, const float *circle, const berth_tens
         .to_step = width,
         .count = x->shape[1],
         .is_neox = self->is_neox,
+        .is_past = berth_is_past(x->shape[0] * x->shape[1] * x->shape[2], x->dtype),
     };
     rope_turn(&heads, x->dtype);
     const char *from = heads.first.x;
@@ -116,7 +144,12 @@ static void turn_part(const void *work, int64_t part, int64_t parts) {
     const berth_tensor *key = in->args->inputs[KEY];
     const int64_t bytes =
         query->shape[1] * query->shape[2] * (int64_t)(BERTH_DTYPE_BITS(query->dtype) / 8);
-    float *circle = (float *)berth_data(in->args->workspace) + part * circle_floats(self);
+    circles all = {
+        .self = self,
+        .dtype = query->dtype,
+        .points = (float *)berth_data(in->args->workspace) + part * VERSIONS * circle_floats(self),
+        .distances = {-1, -1, -1, -1, -1},
+    };
     const berth_span tokens = berth_share(query->shape[0], part, parts);
     for (int64_t token = tokens.first; token < tokens.end; ++token) {
         const int64_t place = position_at(in->args, token) % self->length;
@@ -128,14 +161,13 @@ static void turn_part(const void *work, int64_t part, int64_t parts) {
             place + self->chunk,
         };
         char *turned = berth_row(in->args->outputs[0], token);
-        find_circle(self, place, key->dtype, circle);
-        turn_token(self, circle, key, token,
+        turn_token(self, circle_of(&all, 0, place), key, token,
                    berth_row(in->args->outputs[1], token * key->shape[1]));
-        for (int64_t version = 0; version < VERSIONS; ++version, turned += bytes) {
-            find_circle(self, distances[version], query->dtype, circle);
-            turn_token(self, circle, query, token, turned);
+        for (int version = 0; version < VERSIONS; ++version, turned += bytes) {
+            turn_token(self, circle_of(&all, version, distances[version]), query, token, turned);
         }
     }
+    berth_past_end();
 }
 
 static berth_status forward(void *state, const berth_op_args *args) {

@@ -71,22 +71,30 @@ BERTH_INLINE berth_vec largest_of_groups(berth_dtype dtype, const void *row, int
     return berth_vec_largest_each(of, BERTH_LANES);
 }
 
-// The same of bf16: the larger one of each pair, in the upper half, by vectors that have two groups
-// one behind the other where they have room for that.
+// The same of bf16 as words, by vectors that have two groups one behind the other where they have
+// room for that: neighbours are folded onto each other, the two of a pair last.
 #define PAIRS     ((int)(LOT / (2 * BERTH_LANES))) // vectors of pairs of a lot
 #define HAS_PAIRS (2 * BERTH_LANES >= GROUP)
 BERTH_INLINE berth_vec largest_of_pairs(const void *row, int64_t first) {
-    berth_vec_ints of[PAIRS];
+    berth_vec_words of[PAIRS];
     BERTH_UNROLL
     for (int i = 0; i < PAIRS; ++i) {
         const int64_t at = first + i * (int64_t)(2 * BERTH_LANES);
-        const berth_vec_bits pairs = (berth_vec_bits)berth_vec_load((const uint16_t *)row + at);
-        const berth_vec_bits sizes = pairs & 0x7fff7fffu;
-        of[i] = (berth_vec_ints)berth_vec_larger_words((berth_vec_words)sizes,
-                                                       (berth_vec_words)(sizes << 16));
+        of[i] = (berth_vec_words)berth_vec_load((const uint16_t *)row + at) & 0x7fff;
     }
-    const berth_vec largest = berth_vec_largest_each(of, PAIRS);
-    return (berth_vec)((berth_vec_bits)largest & 0xffff0000u);
+    BERTH_UNROLL
+    for (int left = PAIRS / 2; left > 0; left /= 2) {
+        BERTH_UNROLL
+        for (int i = 0; i < left; ++i) {
+            const berth_vec a = (berth_vec)of[2 * i];
+            const berth_vec b = (berth_vec)of[2 * i + 1];
+            of[i] = berth_vec_larger_words((berth_vec_words)berth_vec_even(a, b),
+                                           (berth_vec_words)berth_vec_odd(a, b));
+        }
+    }
+    const berth_vec_bits pairs = (berth_vec_bits)of[0];
+    return (berth_vec)berth_vec_larger((berth_vec_ints)(pairs & 0xffff0000u),
+                                       (berth_vec_ints)(pairs << 16));
 }
 
 // berth_nvfp4_local and berth_nvfp4_factor of every lane.
@@ -127,30 +135,46 @@ BERTH_INLINE berth_vec codes_of(berth_dtype dtype, const piece *of, int64_t firs
 #define FAST_MOST 7.75f
 typedef struct table {
     berth_vec_bits of[2];
+    berth_vec_bits order; // of bytes that were joined: where each is
 } table;
 
-BERTH_INLINE table make_table(void) {
+// Where in two vectors of words the lower bytes of columns stand that places_of has joined.
+BERTH_INLINE berth_vec_bits order_of(berth_dtype dtype) {
+    berth_vec_bits a = {0};
+    for (int lane = 0; lane < BERTH_LANES; ++lane) {
+        a[lane] = (uint32_t)lane;
+    }
+    const berth_vec_words joined = berth_vec_join_lower(a, a + BERTH_LANES);
+    vec_f8_bytes order = vec_f8_lower_bytes();
+    for (int i = 0; i < 2 * BERTH_LANES && dtype != BERTH_DTYPE_BF16; ++i) {
+        order[joined[i]] = (uint8_t)(2 * i);
+        order[joined[i] + 2 * BERTH_LANES] = (uint8_t)(2 * i + sizeof order);
+    }
+    return (berth_vec_bits)order;
+}
+
+BERTH_INLINE table make_table(berth_dtype dtype) {
     table made;
-    uint8_t codes[sizeof made];
-    for (int i = 0; i < (int)sizeof made; i += BERTH_LANES) {
+    uint8_t codes[sizeof made.of];
+    for (int i = 0; i < (int)sizeof made.of; i += BERTH_LANES) {
         berth_vec at;
         for (int lane = 0; lane < BERTH_LANES; ++lane) {
             at[lane] = (float)lane;
         }
-        const int first = i < (int)sizeof made / 2 ? i : i - (int)sizeof made;
+        const int first = i < (int)sizeof codes / 2 ? i : i - (int)sizeof codes;
         const berth_vec number = (at + berth_vec_of((float)first)) * berth_vec_of(0.125f);
         const berth_vec_bytes some =
             berth_vec_narrow_twice((berth_vec_bits)(twice_of(number) + berth_vec_of(0x1.8p+23f)));
         memcpy(codes + i, &some, sizeof some);
     }
-    memcpy(&made, codes, sizeof made);
+    memcpy(made.of, codes, sizeof made.of);
+    made.order = order_of(dtype);
     return made;
 }
 
+// What is added the second time are whole quarters, so that the last places are the sum of both.
 BERTH_INLINE berth_vec_bits place_of(berth_vec x) {
-    const berth_vec magic = berth_vec_of(0x1.8p+21f);
-    return (berth_vec_bits)berth_vec_add_down(x, magic) +
-           (berth_vec_bits)berth_vec_add_up(x, magic);
+    return (berth_vec_bits)berth_vec_add_down(x, berth_vec_add_up(x, berth_vec_of(0x1.8p+21f)));
 }
 
 // Of two vectors of columns, in bf16 of pairs.
@@ -197,10 +221,10 @@ BERTH_INLINE void look_up_lot(berth_dtype dtype, const piece *of, int64_t first,
     BERTH_UNROLL
     for (int k = 0; k < PAIRS; k += 2) {
         const int64_t at = first + k * (int64_t)(2 * BERTH_LANES);
-        const berth_vec_words a = places_of(dtype, of->row, at, by + 2 * k) & 0xff;
-        const berth_vec_words b =
-            places_of(dtype, of->row, at + 2 * BERTH_LANES, by + 2 * k + 2) & 0xff;
-        const berth_vec_bits places = berth_vec_pack_as(dtype, a, b);
+        const berth_vec_words a = places_of(dtype, of->row, at, by + 2 * k);
+        const berth_vec_words b = places_of(dtype, of->row, at + 2 * BERTH_LANES, by + 2 * k + 2);
+        const berth_vec_bits places =
+            berth_vec_pick_bytes((berth_vec_bits)a, (berth_vec_bits)b, of->codes->order);
         berth_vec_put_codes(
             of->is_past, of->q + at,
             (berth_vec)berth_vec_pick_bytes(of->codes->of[0], of->codes->of[1], places));
@@ -210,6 +234,12 @@ BERTH_INLINE void look_up_lot(berth_dtype dtype, const piece *of, int64_t first,
 // ---- lots ---------------------------------------------------------------------------------------
 
 #define MANY 4 // lots whose scales are made together: those of each wait for their own steps
+
+// Why half as many in float32: so many bytes are gone through twice, and 1024 columns are 0.84 of a
+// copy's speed where 512 are 0.86.
+BERTH_INLINE int64_t many_of(berth_dtype dtype) {
+    return dtype == BERTH_DTYPE_F32 ? MANY / 2 : MANY;
+}
 
 // What is there of lots before their codes.
 typedef struct lots {
@@ -269,9 +299,10 @@ BERTH_INLINE void quantise_lot(berth_dtype dtype, const piece *of, int64_t first
 // As many columns of a row as are whole lots; returns where they end.
 BERTH_INLINE int64_t quantise_lots(berth_dtype dtype, const piece *of, int64_t width) {
     const int64_t end = width / LOT * LOT;
-    for (int64_t first = 0; first < end; first += MANY * LOT) {
+    const int64_t many = many_of(dtype);
+    for (int64_t first = 0; first < end; first += many * LOT) {
         const int64_t left = (end - first) / LOT;
-        lots now = {.first = first, .count = left < MANY ? left : MANY};
+        lots now = {.first = first, .count = left < many ? left : many};
         scale_lots(dtype, of, &now);
         for (int64_t lot = 0; lot < now.count; ++lot) {
             quantise_lot(dtype, of, first + lot * LOT, now.are_fast[lot], now.factors[lot]);
@@ -307,7 +338,7 @@ static void quantise_part(const void *work, int64_t part, int64_t parts) {
     const berth_tensor *x = args->inputs[X];
     const int64_t width = berth_row_length(x);
     const berth_span rows = berth_share(berth_row_count(x), part, parts);
-    const table codes = make_table();
+    const table codes = make_table(x->dtype);
     for (int64_t row = rows.first; row < rows.end; ++row) {
         const piece of = {
             .row = berth_row(x, row),
