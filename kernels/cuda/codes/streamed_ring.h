@@ -103,6 +103,10 @@ __device__ void store_shared(uint32_t to, const uint32_t *words) {
                  : "memory");
 }
 
+__device__ void store_shared_32(uint32_t to, uint32_t word) {
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(word) : "memory");
+}
+
 // The sum of 16 bytes of x and of those of the 15 threads beside this one.
 __device__ float group_sum(const uint4 &x) {
     const uint32_t words[4] = {x.x, x.y, x.z, x.w};
@@ -127,7 +131,7 @@ __device__ constexpr int place_of(int piece) {
 // 16 bytes of x, as they are multiplied; for codes that are taken where they are also the sums of
 // their groups. By whole warps.
 template <typename K>
-__device__ void keep_piece(const ring &to, int row, int piece, bool is_there, const uint4 &x) {
+__device__ void keep_numbers(const ring &to, int row, int piece, bool is_there, const uint4 &x) {
     uint32_t words[4] = {x.x, x.y, x.z, x.w};
     if constexpr (K::X_RATIO > 1) {
         cuda_interleave(x, words);
@@ -136,8 +140,7 @@ __device__ void keep_piece(const ring &to, int row, int piece, bool is_there, co
             cuda_match(words);
             if (is_there && piece % GROUP_PIECES == 0) {
                 const uint32_t number = static_cast<uint32_t>(piece / GROUP_PIECES * 8 + row);
-                asm volatile("st.shared.f32 [%0], %1;" ::"r"(to.sums + 4 * number), "f"(sum)
-                             : "memory");
+                store_shared_32(to.sums + 4 * number, __float_as_uint(sum));
             }
         }
     }
@@ -148,10 +151,20 @@ __device__ void keep_piece(const ring &to, int row, int piece, bool is_there, co
     }
 }
 
+// The same, or digits of one row.
+template <typename K>
+__device__ void keep_piece(const ring &to, int row, int piece, bool is_there, const uint4 &x) {
+    if constexpr (K::IN_DIGITS) {
+        K::keep(to, piece, is_there, x);
+    } else {
+        keep_numbers<K>(to, row, piece, is_there, x);
+    }
+}
+
 template <typename K> __device__ void keep_inputs(const cuda_coded &all, const ring &to) {
     constexpr int AT_ONCE = K::X_RATIO > 1 ? 8 : 4; // more codes of 8 bits take longer
     constexpr int THREADS = K::WARPS * 32;
-    const int pieces = all.bytes * K::X_RATIO / 16;
+    const int pieces = all.bytes * (K::X_RATIO > 1 ? 4 : 1) / 16;
     const int thread = threadIdx.y * 32 + threadIdx.x;
     for (int row = 0; row < all.rows; ++row) {
         const uint4 *x = reinterpret_cast<const uint4 *>(all.x + row * all.x_gap);
