@@ -97,14 +97,16 @@ struct part {
 template <typename T>
 __device__ void store_digits(const cuda_before &all, char *row, int piece, const cuda_eight<T> &x) {
     constexpr int PIECES = CUDA_DIGIT_GROUP / 8;
-    const cuda_digits made = cuda_make_digits<T>(x);
-    cuda_store_digits(made, piece, [&](uint32_t at, uint32_t word) {
-        *reinterpret_cast<uint32_t *>(row + at) = word;
-    });
-    if (piece % PIECES == 0) {
-        char *known = row + all.width / CUDA_DIGIT_GROUP * CUDA_DIGIT_BYTES;
-        reinterpret_cast<float2 *>(known)[piece / PIECES] = {made.unit, made.sum};
-    }
+    char *known = row + all.width / CUDA_DIGIT_GROUP * CUDA_DIGIT_BYTES;
+    char *group = row + piece / PIECES * CUDA_DIGIT_BYTES;
+    cuda_make_digits<T, 1>(
+        &x, piece,
+        [&](int, uint32_t at, uint32_t word) { *reinterpret_cast<uint32_t *>(group + at) = word; },
+        [&](int, float unit, float sum) {
+            if (piece % PIECES == 0) {
+                reinterpret_cast<float2 *>(known)[piece / PIECES] = {unit, sum};
+            }
+        });
 }
 
 // Elements k and on of a row of numbers.

@@ -20,19 +20,11 @@
 #define CUDA_DIGIT_BYTES (2 * CUDA_DIGIT_HALF)
 #define CUDA_DIGIT_KNOWN 8
 
+#define CUDA_DIGITS_BIASED 0x4b408080u // the float that is made of 2^23 and all biases
+
 static __host__ __device__ inline uint32_t cuda_digits_bytes(uint32_t groups) {
     return groups * (CUDA_DIGIT_BYTES + CUDA_DIGIT_KNOWN);
 }
-
-// Eight neighbours' digits: of the elements of even and of odd numbers, a byte each. Their group's
-// unit, which 16 of a code's products with a first digit are counted in, no number where one of the
-// elements is infinite; its elements' sum in such units.
-struct cuda_digits {
-    uint32_t even[CUDA_DIGITS];
-    uint32_t odd[CUDA_DIGITS];
-    float unit;
-    float sum;
-};
 
 // Of four numbers, every other one of eight.
 static __device__ inline void cuda_split_digits(const uint32_t *of, uint32_t *digits) {
@@ -44,50 +36,74 @@ static __device__ inline void cuda_split_digits(const uint32_t *of, uint32_t *di
     digits[2] = __byte_perm(first, second, 0x5410);
 }
 
-// By whole warps, whose threads have eights beside each other.
+// Of a float that is no smaller than 256 numbers, at least 20: so a factor of 2^(147 - it), by
+// which they come below 2^21, and their unit are there.
 template <typename T>
-static __device__ inline cuda_digits cuda_make_digits(const gpu_pack<T, 8> &x) {
-    constexpr uint32_t BIASED = 0x4b408080u;
+static __device__ inline uint32_t cuda_digits_exponent(const gpu_pack<T, 8> &x) {
     float largest = 0;
-    float sum = 0;
-    uint32_t fixed[8];
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
         largest = fmaxf(largest, fabsf(gpu_float(x.at[i])));
     }
-    const uint32_t bits = __reduce_max_sync(0xffffffffu, __float_as_uint(largest));
-    const uint32_t exponent = max(bits >> 23, 20u);
+    return max(__reduce_max_sync(0xffffffffu, __float_as_uint(largest)) >> 23, 20u);
+}
+
+// The digits of even and of odd numbers of eight, a byte each, and what they add up to, no number
+// where one of them is none.
+template <typename T>
+static __device__ inline float cuda_split_eight(const gpu_pack<T, 8> &x, uint32_t exponent,
+                                                uint32_t (*digits)[CUDA_DIGITS]) {
     const float factor = __uint_as_float((274 - exponent) << 23);
+    uint32_t fixed[8];
+    float sum = 0;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
         const float value = gpu_float(x.at[i]);
-        fixed[i] = __float_as_uint(fmaf(value, factor, __uint_as_float(BIASED)));
-        sum = fmaf(value, factor, sum); // a NaN shows here
+        fixed[i] = __float_as_uint(fmaf(value, factor, __uint_as_float(CUDA_DIGITS_BIASED)));
+        sum = fmaf(value, factor, sum);
+    }
+    cuda_split_digits(fixed, digits[0]);
+    cuda_split_digits(fixed + 1, digits[1]);
+    return sum;
+}
+
+// COUNT eights of a thread, by whole warps whose threads have neighbours. `store(i, at, word)`: a
+// word of number i's digits goes `at` bytes behind where its group's begin, of which it is number
+// `piece`. `know(i, unit, sum)`: of its group the unit, no number where an element is infinite,
+// that 16 of a code's products with a first digit are counted in, and the elements' sum in such
+// units.
+template <typename T, int COUNT, typename S, typename N>
+static __device__ inline void cuda_make_digits(const gpu_pack<T, 8> *x, int piece, S store,
+                                               N know) {
+    const uint32_t word = static_cast<uint32_t>(piece % (CUDA_DIGIT_GROUP / 8));
+    const uint32_t at = word % 4 / 2 * CUDA_DIGIT_HALF + word / 4 * 16 + word % 2 * 4;
+    uint32_t exponent[COUNT];
+    float sum[COUNT];
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        exponent[i] = cuda_digits_exponent(x[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        uint32_t digits[2][CUDA_DIGITS];
+        sum[i] = cuda_split_eight(x[i], exponent[i], digits);
+#pragma unroll
+        for (int digit = 0; digit < CUDA_DIGITS; ++digit) {
+            store(i, at + digit * CUDA_DIGIT_PLANE, digits[0][digit]);
+            store(i, at + digit * CUDA_DIGIT_PLANE + 8, digits[1][digit]);
+        }
     }
 #pragma unroll
     for (int mask = CUDA_DIGIT_GROUP / 16; mask > 0; mask /= 2) {
-        sum += gpu_shuffle_xor(sum, mask);
-    }
-    cuda_digits made;
-    cuda_split_digits(fixed, made.even);
-    cuda_split_digits(fixed + 1, made.odd);
-    made.unit = __uint_as_float(exponent == 255 ? 0x7fc00000u : (exponent - 8) << 23);
-    made.sum = sum * 0x1p-12f;
-    return made;
-}
-
-// `store`, given a place in a row of so many groups and the word that goes there: of eight number
-// `piece`, which are a word of codes.
-template <typename F>
-static __device__ inline void cuda_store_digits(const cuda_digits &made, int piece, F store) {
-    constexpr int PIECES = CUDA_DIGIT_GROUP / 8;
-    const uint32_t word = static_cast<uint32_t>(piece % PIECES);
-    const uint32_t at = static_cast<uint32_t>(piece / PIECES) * CUDA_DIGIT_BYTES +
-                        word % 4 / 2 * CUDA_DIGIT_HALF + word / 4 * 16 + word % 2 * 4;
 #pragma unroll
-    for (int digit = 0; digit < CUDA_DIGITS; ++digit) {
-        store(at + digit * CUDA_DIGIT_PLANE, made.even[digit]);
-        store(at + digit * CUDA_DIGIT_PLANE + 8, made.odd[digit]);
+        for (int i = 0; i < COUNT; ++i) {
+            sum[i] += gpu_shuffle_xor(sum[i], mask);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        know(i, __uint_as_float(exponent[i] == 255 ? 0x7fc00000u : (exponent[i] - 8) << 23),
+             sum[i] * 0x1p-12f);
     }
 }
 

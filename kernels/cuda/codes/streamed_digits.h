@@ -147,21 +147,27 @@ template <typename T> struct digits_kind : rows_kind {
         }
     }
 
-    // 16 bytes of x, a word's codes': their digits, and what is known of their group. By whole
-    // warps.
-    static __device__ void keep(const ring &to, int piece, bool is_there, const uint4 &x) {
-        const cuda_digits made = cuda_make_digits<T>(*reinterpret_cast<const gpu_pack<T, 8> *>(&x));
-        if (!is_there) {
-            return;
-        }
-        cuda_store_digits(made, piece,
-                          [&](uint32_t at, uint32_t word) { store_shared_32(to.x + at, word); });
-        if (piece % GROUP_PIECES == 0) {
-            const uint32_t known =
-                to.sums + static_cast<uint32_t>(piece / GROUP_PIECES * GROUP_BYTES);
-            store_shared_32(known, __float_as_uint(made.unit));
-            store_shared_32(known + 4, __float_as_uint(made.sum));
-        }
+    // As keep_pieces.
+    template <int COUNT>
+    static __device__ void keep(const ring &to, int first, int pieces, const uint4 *x) {
+        const auto piece = [&](int i) { return first + i * WARPS * 32; };
+        cuda_make_digits<T, COUNT>(
+            reinterpret_cast<const gpu_pack<T, 8> *>(x), first,
+            [&](int i, uint32_t at, uint32_t word) {
+                const int group = piece(i) / GROUP_PIECES;
+                if (piece(i) < pieces) {
+                    store_shared_32(to.x + static_cast<uint32_t>(group * CUDA_DIGIT_BYTES) + at,
+                                    word);
+                }
+            },
+            [&](int i, float unit, float sum) {
+                const int group = piece(i) / GROUP_PIECES;
+                if (piece(i) < pieces && first % GROUP_PIECES == 0) {
+                    const uint32_t known = to.sums + static_cast<uint32_t>(group * GROUP_BYTES);
+                    store_shared_32(known, __float_as_uint(unit));
+                    store_shared_32(known + 4, __float_as_uint(sum));
+                }
+            });
     }
     static __device__ float2 load_pair(uint32_t from) {
         return packed_kind<T, true>::load_pair(from);

@@ -131,33 +131,40 @@ __device__ constexpr int place_of(int piece) {
 // 16 bytes of x, as they are multiplied; for codes that are taken where they are also the sums of
 // their groups. By whole warps.
 template <typename K>
-__device__ void keep_numbers(const ring &to, int row, int piece, bool is_there, const uint4 &x) {
+__device__ void keep_piece(const ring &to, int row, int piece, const uint4 &x) {
     uint32_t words[4] = {x.x, x.y, x.z, x.w};
     if constexpr (K::X_RATIO > 1) {
         cuda_interleave(x, words);
         if constexpr (K::IS_TAKEN) {
             const float sum = group_sum(x) * CUDA_TAKEN_UNIT;
             cuda_match(words);
-            if (is_there && piece % GROUP_PIECES == 0) {
+            if (piece % GROUP_PIECES == 0) {
                 const uint32_t number = static_cast<uint32_t>(piece / GROUP_PIECES * 8 + row);
                 store_shared_32(to.sums + 4 * number, __float_as_uint(sum));
             }
         }
     }
-    if (is_there) {
-        const int place = K::X_RATIO > 1 ? place_of(piece) : piece;
-        store_shared(to.x + static_cast<uint32_t>(row) * to.gap + 16 * static_cast<uint32_t>(place),
-                     words);
-    }
+    const int place = K::X_RATIO > 1 ? place_of(piece) : piece;
+    store_shared(to.x + static_cast<uint32_t>(row) * to.gap + 16 * static_cast<uint32_t>(place),
+                 words);
 }
 
-// The same, or digits of one row.
-template <typename K>
-__device__ void keep_piece(const ring &to, int row, int piece, bool is_there, const uint4 &x) {
+// Of so many pieces of a row those of a thread: number `first`, and COUNT - 1 more, one for all
+// threads apart. Of 4 bits either all threads have one or none.
+template <typename K, int COUNT>
+__device__ void keep_pieces(const ring &to, int row, int first, int pieces, const uint4 *x) {
     if constexpr (K::IN_DIGITS) {
-        K::keep(to, piece, is_there, x);
+        if (first < pieces) {
+            K::template keep<COUNT>(to, first, pieces, x);
+        }
     } else {
-        keep_numbers<K>(to, row, piece, is_there, x);
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            const int piece = first + i * K::WARPS * 32;
+            if (piece < pieces) {
+                keep_piece<K>(to, row, piece, x[i]);
+            }
+        }
     }
 }
 
@@ -176,11 +183,8 @@ template <typename K> __device__ void keep_inputs(const cuda_coded &all, const r
                 held[i] = piece < pieces ? x[piece] : uint4{0, 0, 0, 0};
             }
 #pragma unroll
-            for (int i = 0; i < AT_ONCE; ++i) {
-                const int piece = first + i * THREADS + thread;
-                if (K::X_RATIO == 1 || first + i * THREADS < pieces) { // all threads, or none
-                    keep_piece<K>(to, row, piece, piece < pieces, held[i]);
-                }
+            for (int i = 0; i < AT_ONCE; i += 2) {
+                keep_pieces<K, 2>(to, row, first + i * THREADS + thread, pieces, &held[i]);
             }
         }
     }
