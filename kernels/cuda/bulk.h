@@ -75,6 +75,18 @@ static __device__ inline void cuda_bulk_copy(uint32_t to, const void *from, uint
     }
 }
 
+// The same of what many blocks read.
+template <bool IS_90 = CUDA_IS_90>
+static __device__ inline void cuda_bulk_copy_shared(uint32_t to, const void *from, uint32_t bytes,
+                                                    uint32_t barrier) {
+    if constexpr (IS_90) {
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                     "[%0], [%1], %2, [%3];" ::"r"(to),
+                     "l"(from), "r"(bytes), "r"(barrier)
+                     : "memory");
+    }
+}
+
 // True for one thread of a whole warp. Why not by its number: the assembler knows that what comes
 // behind this has one thread, and copies, whose operands a warp has one of, need no loop over
 // lanes.

@@ -65,11 +65,11 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
     return BERTH_OK;
 }
 
-// The product's, then rows of numbers.
+// The product's, then rows of numbers, of which one in digits takes more than one row's bytes.
 uint64_t workspace(void *self, uint64_t) {
     const fused_packed *op = static_cast<const fused_packed *>(self);
     return op->product_bytes +
-           static_cast<uint64_t>(op->max_rows) * static_cast<uint64_t>(op->width) * 2;
+           static_cast<uint64_t>(op->max_rows + 1) * static_cast<uint64_t>(op->width) * 2;
 }
 
 // ---- a step -------------------------------------------------------------------------------------
@@ -86,12 +86,13 @@ berth_status run_apart(const fused_packed *op, const cuda_before &before,
     }
     inputs[0] = cuda_lay_made(&x, room, dtype, before.rows, op->width);
     product.inputs = inputs;
-    cuda_before ordered = before;
-    ordered.is_ordered = cuda_packed_wants_order(op->product, before.rows);
-    const berth_status status = cuda_run_before(op, ordered, dtype, room, nullptr);
-    return status != BERTH_OK   ? status
-           : ordered.is_ordered ? cuda_packed_run_ordered(op->product, &product)
-                                : berth_kernel_packed_linear_fast.forward(op->product, &product);
+    cuda_before laid_out = before;
+    laid_out.layout = cuda_packed_layout(op->product, &product);
+    const berth_status status = cuda_run_before(op, laid_out, dtype, room, nullptr);
+    return status != BERTH_OK ? status
+           : laid_out.layout != CUDA_IN_ROWS
+               ? cuda_packed_run_laid_out(op->product, &product)
+               : berth_kernel_packed_linear_fast.forward(op->product, &product);
 }
 
 berth_status forward(void *self, const berth_op_args *args) {

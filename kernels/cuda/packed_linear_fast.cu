@@ -245,7 +245,7 @@ berth_status order_and_run(const fast_packed *op, cuda_coded all, berth_dtype dt
     order.x_gap = all.x_gap;
     order.rows = all.rows;
     order.width = op->depth;
-    order.is_ordered = true;
+    order.layout = CUDA_IN_BATCHES;
     const berth_status status = cuda_run_before(op, order, dtype, to, nullptr);
     all.x = to;
     all.x_gap = static_cast<int64_t>(op->depth) * 2;
@@ -325,15 +325,22 @@ berth_status forward(void *self, const berth_op_args *args) {
 
 } // namespace
 
-bool cuda_packed_wants_order(const void *self, int rows) {
+cuda_layout cuda_packed_layout(const void *self, const berth_op_args *args) {
     const fast_packed *op = static_cast<const fast_packed *>(self);
-    return !op->has_permutation && is_batch(op, rows);
+    const cuda_coded all = operands_of(op, args);
+    return op->has_permutation                               ? CUDA_IN_ROWS
+           : is_batch(op, all.rows)                          ? CUDA_IN_BATCHES
+           : op->is_streamed && cuda_coded_takes_digits(all) ? CUDA_IN_DIGITS
+                                                             : CUDA_IN_ROWS;
 }
 
-berth_status cuda_packed_run_ordered(const void *self, const berth_op_args *args) {
+berth_status cuda_packed_run_laid_out(const void *self, const berth_op_args *args) {
     const fast_packed *op = static_cast<const fast_packed *>(self);
+    const cuda_coded all = operands_of(op, args);
+    const berth_dtype dtype = args->inputs[X]->dtype;
     char *room = static_cast<char *>(berth_gpu_data(args->workspace));
-    return run_batch(op, operands_of(op, args), args->inputs[X]->dtype, room + batch_from(op));
+    return is_batch(op, all.rows) ? run_batch(op, all, dtype, room + batch_from(op))
+                                  : cuda_coded_digits(op, all, dtype);
 }
 
 extern "C" {

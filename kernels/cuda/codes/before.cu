@@ -3,6 +3,7 @@
 // many for each block of the product to make them for itself. A block a row; several where rows are
 // few and wide.
 #include <cuda/codes/before.h>
+#include <cuda/codes/digits.h>
 
 namespace {
 
@@ -92,11 +93,31 @@ struct part {
 
 // ---- rows ---------------------------------------------------------------------------------------
 
+// Number `piece` of a row's eights, by whole warps.
+template <typename T>
+__device__ void store_digits(const cuda_before &all, char *row, int piece, const cuda_eight<T> &x) {
+    constexpr int PIECES = CUDA_DIGIT_GROUP / 8;
+    char *known = row + all.width / CUDA_DIGIT_GROUP * CUDA_DIGIT_BYTES;
+    char *group = row + piece / PIECES * CUDA_DIGIT_BYTES;
+    cuda_make_digits<T, 1>(
+        &x, piece,
+        [&](int, uint32_t at, uint32_t word) { *reinterpret_cast<uint32_t *>(group + at) = word; },
+        [&](int, float unit, float sum) {
+            if (piece % PIECES == 0) {
+                reinterpret_cast<float2 *>(known)[piece / PIECES] = {unit, sum};
+            }
+        });
+}
+
 // Elements k and on of a row of numbers.
 template <typename T>
 __device__ void store_eight(const cuda_before &all, T *row, int k, const cuda_eight<T> &x) {
-    if (!all.is_ordered) {
+    if (all.layout == CUDA_IN_ROWS) {
         gpu_store<T, 8>(row, k, x);
+        return;
+    }
+    if (all.layout == CUDA_IN_DIGITS) {
+        store_digits<T>(all, reinterpret_cast<char *>(row), k / 8, x);
         return;
     }
     uint4 words;

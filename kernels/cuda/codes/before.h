@@ -19,6 +19,10 @@
 // Bits, so that they can be sets, too.
 enum cuda_step { CUDA_AS_IS = 1, CUDA_NORM = 2, CUDA_SILU = 4 };
 
+// How numbers are laid out: in rows; of a batch (batch.h), width a multiple of its blocks; one row
+// in digits (digits.h), width a multiple of 2048.
+enum cuda_layout { CUDA_IN_ROWS, CUDA_IN_BATCHES, CUDA_IN_DIGITS };
+
 struct cuda_before {
     cuda_step step;
     berth_dtype codes; // i8, f8_e4m3fn, or BERTH_DTYPE_NONE: numbers of x's type
@@ -33,7 +37,7 @@ struct cuda_before {
     int rows, width;
     const float *scale; // of all codes; NULL: every row has its own
     const int8_t *zero; // beside it, of i8; NULL: 0
-    int is_ordered;     // numbers: in the order of batch.h, width a multiple of its blocks
+    cuda_layout layout; // of numbers
 };
 
 // Rows dense, as a product takes them: codes or numbers, and scales where every row has its own.

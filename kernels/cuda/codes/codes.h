@@ -59,6 +59,9 @@ berth_status cuda_coded_scaled(const gpu_op *op, const cuda_coded &all, berth_dt
                                berth_dtype y);
 // The same; x of y's type, codes of 4 bits.
 berth_status cuda_coded_packed(const gpu_op *op, const cuda_coded &all, berth_dtype y);
+// Whether the last one is as fast as the next one, whose x is a row in digits (digits.h).
+bool cuda_coded_takes_digits(const cuda_coded &all);
+berth_status cuda_coded_digits(const gpu_op *op, const cuda_coded &all, berth_dtype y);
 
 // ---- device code --------------------------------------------------------------------------------
 

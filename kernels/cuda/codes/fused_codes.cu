@@ -37,7 +37,7 @@ berth_status start_scaled(const gpu_op *op, const cuda_before &before, const cud
 
 template <typename T>
 berth_status start_packed(const gpu_op *op, const cuda_before &before, const cuda_coded &all) {
-    using kind = packed_kind<T, true>;
+    using kind = digits_kind<T>;
     return before.width <= WIDE ? start<T, kind, WIDE, CUDA_NORM>(op, before, all)
                                 : start<T, kind, 2 * WIDE, CUDA_NORM>(op, before, all);
 }
@@ -51,7 +51,7 @@ bool cuda_fuses_scaled(const cuda_before &before, const cuda_coded &all) {
 
 bool cuda_fuses_packed(const cuda_before &before, const cuda_coded &all) {
     return before.rows == 1 && before.step == CUDA_NORM && before.width <= 2 * WIDE &&
-           has_room<packed_kind<gpu_bf16, true>>(all);
+           has_room<digits_kind<gpu_bf16>>(all);
 }
 
 berth_status cuda_fused_scaled(const gpu_op *op, const cuda_before &before, const cuda_coded &all,

@@ -5,10 +5,9 @@
 
 #include <cuda/codes/before.h>
 
-// Whether so many rows are multiplied as a batch, for which whoever makes them puts them into its
-// order (cuda_before.is_ordered).
-bool cuda_packed_wants_order(const void *self, int rows);
-// packed_linear's forward of such rows, dense.
-berth_status cuda_packed_run_ordered(const void *self, const berth_op_args *args);
+// How whoever makes the rows of a call, dense, had better lay them out.
+cuda_layout cuda_packed_layout(const void *self, const berth_op_args *args);
+// packed_linear's forward of rows that are laid out so, not in rows.
+berth_status cuda_packed_run_laid_out(const void *self, const berth_op_args *args);
 
 #endif

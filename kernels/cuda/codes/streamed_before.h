@@ -100,11 +100,11 @@ template <typename T, int HELD, int STEPS> struct made_inputs {
     template <typename K>
     __device__ void keep_numbers(const ring &to, int row, const multipliers<K> &together,
                                  const cuda_held_row<T, HELD> &held) const {
+        constexpr int AT_ONCE = HELD > 2 ? 1 : HELD; // more take more registers than there are
 #pragma unroll
-        for (int i = 0; i < HELD; ++i) {
-            const int k = held.element(together, i);
-            keep_piece<K>(to, row, k / 8, k < all.width,
-                          *reinterpret_cast<const uint4 *>(&held.at[i]));
+        for (int i = 0; i < HELD; i += AT_ONCE) {
+            keep_pieces<K, AT_ONCE>(to, row, held.element(together, i) / 8, all.width / 8,
+                              reinterpret_cast<const uint4 *>(&held.at[i]));
         }
     }
 };

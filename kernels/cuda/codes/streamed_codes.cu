@@ -6,7 +6,7 @@
 // a product has 16 rows: an instruction has twice as many of them as in the second one's place, and
 // most of the work is to make them numbers. What the bytes are is a kind's business: codes of 8
 // bits are multiplied as they are, codes of 4 become numbers of x's type in registers, exactly, and
-// the sums of a group get its scale.
+// the sums of a group get its scale; one row by codes of 4 bits is multiplied in whole numbers.
 //
 // Where x is small beside the ring every block has a copy of its own in shared memory, and scales
 // of 4-bit codes lie beside them in the ring: then a step waits for nothing from beyond its
@@ -31,7 +31,15 @@ template <typename T, typename S> berth_status start(const gpu_op *op, const cud
 }
 
 template <typename T> berth_status start_packed(const gpu_op *op, const cuda_coded &all) {
-    return start_near<T, packed_kind<T, true>, packed_kind<T, false>>(op, all);
+    using digits = digits_kind<T>;
+    return cuda_coded_takes_digits(all)
+               ? launch<T, digits, 1>(op, all, lay_out<digits, 1>(all), stored_inputs{})
+               : start_near<T, packed_kind<T, true>, packed_kind<T, false>>(op, all);
+}
+
+template <typename T> berth_status start_digits(const gpu_op *op, const cuda_coded &all) {
+    using digits = digits_kind<T>;
+    return launch<T, digits, 1>(op, all, lay_out<digits, 1>(all), stored_digits{});
 }
 
 template <typename T>
@@ -49,4 +57,13 @@ berth_status cuda_coded_scaled(const gpu_op *op, const cuda_coded &all, berth_dt
 
 berth_status cuda_coded_packed(const gpu_op *op, const cuda_coded &all, berth_dtype y) {
     return y == BERTH_DTYPE_BF16 ? start_packed<gpu_bf16>(op, all) : start_packed<gpu_f16>(op, all);
+}
+
+bool cuda_coded_takes_digits(const cuda_coded &all) {
+    return all.rows == 1 && has_whole_stages(all) &&
+           lay_out<digits_kind<gpu_bf16>, 1>(all).stages >= LEAST_STAGES;
+}
+
+berth_status cuda_coded_digits(const gpu_op *op, const cuda_coded &all, berth_dtype y) {
+    return y == BERTH_DTYPE_BF16 ? start_digits<gpu_bf16>(op, all) : start_digits<gpu_f16>(op, all);
 }

@@ -24,13 +24,13 @@ template <typename T, typename K, int EIGHTS> struct multiplier {
         const int part = static_cast<int>(threadIdx.y) * (STAGE / K::WARPS);
         const int first = part + threadIdx.x % 4 * 16;
         if constexpr (K::IS_NEAR) {
-            const uint32_t row = threadIdx.x / 4;
             before.template keep<K>(all, from, fetched);
-            loaded.x[0] = loaded.x[1] = {};
-            loaded.near = row < static_cast<uint32_t>(all.rows)
-                              ? from.x + row * from.gap + static_cast<uint32_t>(part * K::X_RATIO) +
-                                    threadIdx.x % 4 * 16
-                              : 0;
+            const uint32_t rest = K::rest();
+#pragma unroll
+            for (int i = 0; i < K::X_LOADS; ++i) {
+                loaded.x[0].at[0][i] = loaded.x[1].at[0][i] = {rest, rest, rest, rest};
+            }
+            loaded.near = K::place(all, from.x, from.gap, part * K::X_RATIO);
         } else {
             load_inputs<K, EIGHTS>(all, first, &loaded.x[0]);
         }
@@ -65,6 +65,33 @@ struct stored_inputs {
     template <typename K>
     __device__ void keep(const cuda_coded &all, const ring &to, const ahead &) const {
         keep_inputs<K>(all, to);
+    }
+};
+
+// The row in digits, which one copy brings.
+struct stored_digits {
+    struct ahead {};
+    template <typename K> __device__ ahead fetch() const {
+        return {};
+    }
+    __device__ const float *scales(const cuda_coded &) const {
+        return nullptr;
+    }
+    template <typename K>
+    __device__ void keep(const cuda_coded &all, const ring &to, const ahead &) const {
+        __shared__ __align__(8) uint64_t signal;
+        const uint32_t barrier = static_cast<uint32_t>(__cvta_generic_to_shared(&signal));
+        const uint32_t groups = static_cast<uint32_t>(all.bytes / PIECE);
+        if (threadIdx.y == 0 && threadIdx.x == 0) {
+            cuda_barrier_init(barrier, 1);
+            cuda_barrier_publish();
+            cuda_barrier_expect(barrier, cuda_digits_bytes(groups));
+            cuda_bulk_copy_shared(to.x, all.x, groups * CUDA_DIGIT_BYTES, barrier);
+            cuda_bulk_copy_shared(to.sums, all.x + groups * CUDA_DIGIT_BYTES,
+                                  groups * CUDA_DIGIT_KNOWN, barrier);
+        }
+        wait_for_all<K>();
+        cuda_barrier_wait(barrier, 0);
     }
 };
 

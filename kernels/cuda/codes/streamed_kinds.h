@@ -8,11 +8,31 @@
 namespace {
 
 // WARPS: that multiply. STEPS: of a stage; x is loaded one step ahead. X_RATIO: bytes of x for a
-// byte of codes. X_LOADS: of a lane in a step, 16 bytes each. IS_NEAR: x is in shared memory.
+// byte of codes. X_LOADS: of a lane in a step, 16 bytes each. IS_NEAR: x is in shared memory, and
+// beside it GROUP_BYTES of what is known of a group of inputs. IN_DIGITS: streamed_digits.h.
 // EIGHTS: of rows, 1 or 2. Sums: output g of rows 2c and 2c + 1, then output g + 8.
 
+// What kinds have in common whose x keeps its rows: row g of a lane's eight, 16 bytes of four
+// lanes.
+struct rows_kind {
+    static constexpr bool IN_DIGITS = false;
+    static constexpr int X_APART = PIECE;
+
+    // Where x that is near begins for a lane, `byte` bytes into a row; 0: its row is not there.
+    static __device__ uint32_t place(const cuda_coded &all, uint32_t x, uint32_t gap, int byte) {
+        const uint32_t row = threadIdx.x / 4;
+        return row < static_cast<uint32_t>(all.rows)
+                   ? x + row * gap + static_cast<uint32_t>(byte) + threadIdx.x % 4 * 16
+                   : 0;
+    }
+    // What lanes multiply by whose row is not there.
+    static __device__ uint32_t rest() {
+        return 0;
+    }
+};
+
 // Codes of 8 bits on both sides; S: what their products are summed in.
-template <typename S, bool NEAR> struct scaled_kind {
+template <typename S, bool NEAR> struct scaled_kind : rows_kind {
     using sum = S;
     static constexpr bool IS_NEAR = NEAR;
     static constexpr int WARPS = 4;
@@ -20,6 +40,7 @@ template <typename S, bool NEAR> struct scaled_kind {
     static constexpr int PIECES = STAGE / WARPS / PIECE; // of a step
     static constexpr int X_RATIO = 1;
     static constexpr int X_LOADS = PIECES;
+    static constexpr int GROUP_BYTES = 0;
 
     template <int EIGHTS> struct sums {
         S at[EIGHTS][2][4] = {}; // two of each: a product need not wait for the last one
@@ -66,7 +87,7 @@ template <typename S, bool NEAR> struct scaled_kind {
 // Of x in bf16 that is near codes are multiplied where they are in their words, and zero points are
 // taken off the sums of a group: its inputs' sum times as much. The products are exact and their
 // sums lose 2^-23 of numbers a few times the result, far below what y keeps.
-template <typename T, bool NEAR> struct packed_kind {
+template <typename T, bool NEAR> struct packed_kind : rows_kind {
     using sum = float;
     static constexpr bool IS_NEAR = NEAR;
     static constexpr bool IS_TAKEN = NEAR && gpu_is_bf16<T>;
@@ -75,6 +96,7 @@ template <typename T, bool NEAR> struct packed_kind {
     static constexpr int PIECES = 1;
     static constexpr int X_RATIO = 4;
     static constexpr int X_LOADS = 4;
+    static constexpr int GROUP_BYTES = 8 * sizeof(float);
 
     template <int EIGHTS> struct sums {
         float at[EIGHTS][4] = {};

@@ -18,7 +18,7 @@ template <typename K, int EIGHTS> layout lay_out(const cuda_coded &all) {
         // Why 64: rows that a warp reads at once begin in different banks.
         places.gap = static_cast<uint32_t>(all.bytes * K::X_RATIO) + 64;
         const uint32_t x = static_cast<uint32_t>(all.rows) * places.gap +
-                           (K::X_RATIO > 1 ? groups * 8 * static_cast<uint32_t>(sizeof(float)) : 0);
+                           groups * static_cast<uint32_t>(K::GROUP_BYTES);
         const int left = (static_cast<int>(BLOCK_BYTES - TAKEN) - static_cast<int>(x)) /
                          static_cast<int>(STAGE_BYTES);
         places.stages = left < STAGES ? left : STAGES;

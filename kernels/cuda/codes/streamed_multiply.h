@@ -4,8 +4,7 @@
 #ifndef BERTH_KERNELS_CUDA_CODES_STREAMED_MULTIPLY_H
 #define BERTH_KERNELS_CUDA_CODES_STREAMED_MULTIPLY_H
 
-#include <cuda/codes/streamed_kinds.h>
-#include <cuda/codes/streamed_ring.h>
+#include <cuda/codes/streamed_digits.h>
 
 namespace {
 
@@ -35,7 +34,7 @@ __device__ void load_inputs(const cuda_coded &all, int byte, inputs<EIGHTS> *out
 template <typename K> __device__ void load_near(uint32_t from, int byte, inputs<1> *out) {
 #pragma unroll
     for (int i = 0; i < K::X_LOADS; ++i) {
-        load_shared_if(from != 0, from + static_cast<uint32_t>(byte * K::X_RATIO + i * PIECE),
+        load_shared_if(from != 0, from + static_cast<uint32_t>(byte * K::X_RATIO + i * K::X_APART),
                        &out->at[0][i]);
     }
 }
@@ -77,7 +76,10 @@ template <typename K> __device__ uint32_t loaded_of(const codes *w) {
 }
 
 // A tile's sums of a warp; rows padded by one.
-template <typename K, int EIGHTS> struct room_of { typename K::sum at[EIGHTS * 8][OUTPUTS + 1]; };
+template <typename K, int EIGHTS> struct room_of {
+    static constexpr int ROWS = K::IN_DIGITS ? 1 : EIGHTS * 8;
+    typename K::sum at[ROWS][OUTPUTS + 1];
+};
 
 // Two, so that a tile's sums are not written over while the last one's are read, where two blocks
 // then still have room for their rings.
@@ -85,7 +87,8 @@ template <typename K, int EIGHTS> constexpr int ROOMS = K::WARPS *EIGHTS > 8 ? 1
 
 // The results of a tile that a thread finishes: number i of them is of this row and output.
 template <typename K, int EIGHTS> struct results {
-    static constexpr int COUNT = (EIGHTS * 8 * OUTPUTS + K::WARPS * 32 - 1) / (K::WARPS * 32);
+    static constexpr int COUNT =
+        (room_of<K, EIGHTS>::ROWS * OUTPUTS + K::WARPS * 32 - 1) / (K::WARPS * 32);
     finishing with[COUNT];
 
     // Another warp's threads come first in every tile: few rows are one warp's work.
@@ -107,20 +110,29 @@ template <typename K, int EIGHTS> struct results {
     }
 };
 
+// A warp's sums to where all find them.
+template <typename K, int EIGHTS>
+__device__ void leave(const typename K::template sums<EIGHTS> &sums, room_of<K, EIGHTS> *room) {
+    if constexpr (K::IN_DIGITS) {
+        sums.leave(room);
+    } else {
+#pragma unroll
+        for (int eight = 0; eight < EIGHTS; ++eight) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                room->at[eight * 8 + threadIdx.x % 4 * 2 + i % 2][threadIdx.x / 4 + i / 2 * 8] =
+                    sums.total(eight, i);
+            }
+        }
+    }
+}
+
 // The warps' sums together, scaled, rounded, to y.
 template <typename T, typename K, int EIGHTS>
 __device__ void finish(const cuda_coded &all, const typename K::template sums<EIGHTS> &sums,
                        const results<K, EIGHTS> &mine, room_of<K, EIGHTS> *room, int first,
                        int turn) {
-#pragma unroll
-    for (int eight = 0; eight < EIGHTS; ++eight) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            room[threadIdx.y]
-                .at[eight * 8 + threadIdx.x % 4 * 2 + i % 2][threadIdx.x / 4 + i / 2 * 8] =
-                sums.total(eight, i);
-        }
-    }
+    leave<K, EIGHTS>(sums, &room[threadIdx.y]);
     wait_for_all<K>();
 #pragma unroll
     for (int i = 0; i < results<K, EIGHTS>::COUNT; ++i) {

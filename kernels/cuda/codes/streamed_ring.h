@@ -123,6 +123,10 @@ __device__ void store_shared(uint32_t to, const uint32_t *words) {
                  : "memory");
 }
 
+__device__ void store_shared_32(uint32_t to, uint32_t word) {
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(word) : "memory");
+}
+
 // The sum of 16 bytes of x and of those of the 15 threads beside this one.
 __device__ float group_sum(const uint4 &x) {
     const uint32_t words[4] = {x.x, x.y, x.z, x.w};
@@ -147,31 +151,47 @@ __device__ constexpr int place_of(int piece) {
 // 16 bytes of x, as they are multiplied; for codes that are taken where they are also the sums of
 // their groups. By whole warps.
 template <typename K>
-__device__ void keep_piece(const ring &to, int row, int piece, bool is_there, const uint4 &x) {
+__device__ void keep_piece(const ring &to, int row, int piece, const uint4 &x) {
     uint32_t words[4] = {x.x, x.y, x.z, x.w};
     if constexpr (K::X_RATIO > 1) {
         cuda_interleave(x, words);
         if constexpr (K::IS_TAKEN) {
             const float sum = group_sum(x) * CUDA_TAKEN_UNIT;
             cuda_match(words);
-            if (is_there && piece % GROUP_PIECES == 0) {
+            if (piece % GROUP_PIECES == 0) {
                 const uint32_t number = static_cast<uint32_t>(piece / GROUP_PIECES * 8 + row);
-                asm volatile("st.shared.f32 [%0], %1;" ::"r"(to.sums + 4 * number), "f"(sum)
-                             : "memory");
+                store_shared_32(to.sums + 4 * number, __float_as_uint(sum));
             }
         }
     }
-    if (is_there) {
-        const int place = K::X_RATIO > 1 ? place_of(piece) : piece;
-        store_shared(to.x + static_cast<uint32_t>(row) * to.gap + 16 * static_cast<uint32_t>(place),
-                     words);
+    const int place = K::X_RATIO > 1 ? place_of(piece) : piece;
+    store_shared(to.x + static_cast<uint32_t>(row) * to.gap + 16 * static_cast<uint32_t>(place),
+                 words);
+}
+
+// Of so many pieces of a row those of a thread: number `first`, and COUNT - 1 more, one for all
+// threads apart. Of 4 bits either all threads have one or none.
+template <typename K, int COUNT>
+__device__ void keep_pieces(const ring &to, int row, int first, int pieces, const uint4 *x) {
+    if constexpr (K::IN_DIGITS) {
+        if (first < pieces) {
+            K::template keep<COUNT>(to, first, pieces, x);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            const int piece = first + i * K::WARPS * 32;
+            if (piece < pieces) {
+                keep_piece<K>(to, row, piece, x[i]);
+            }
+        }
     }
 }
 
 template <typename K> __device__ void keep_inputs(const cuda_coded &all, const ring &to) {
     constexpr int AT_ONCE = K::X_RATIO > 1 ? 8 : 4; // more codes of 8 bits take longer
     constexpr int THREADS = K::WARPS * 32;
-    const int pieces = all.bytes * K::X_RATIO / 16;
+    const int pieces = all.bytes * (K::X_RATIO > 1 ? 4 : 1) / 16;
     const int thread = threadIdx.y * 32 + threadIdx.x;
     for (int row = 0; row < all.rows; ++row) {
         const uint4 *x = reinterpret_cast<const uint4 *>(all.x + row * all.x_gap);
@@ -183,11 +203,8 @@ template <typename K> __device__ void keep_inputs(const cuda_coded &all, const r
                 held[i] = piece < pieces ? x[piece] : uint4{0, 0, 0, 0};
             }
 #pragma unroll
-            for (int i = 0; i < AT_ONCE; ++i) {
-                const int piece = first + i * THREADS + thread;
-                if (K::X_RATIO == 1 || first + i * THREADS < pieces) { // all threads, or none
-                    keep_piece<K>(to, row, piece, piece < pieces, held[i]);
-                }
+            for (int i = 0; i < AT_ONCE; i += 2) {
+                keep_pieces<K, 2>(to, row, first + i * THREADS + thread, pieces, &held[i]);
             }
         }
     }
