@@ -7,7 +7,7 @@
 // Why three: of two groups each had products beside its softmax, which takes the registers of a
 // third, and every key was brought for 128 queries only. What a query costs in copies is what
 // counts: without any, two groups took 11 % less time, and without turns on the tensor cores, or
-// with queries in registers, no less. At 8,191 tokens, 32 heads and 8 key heads: 961 us, not 985,
+// with queries in registers, no less. At 8,191 tokens, 32 heads and 8 key heads: 961 us, not 996,
 // and 1,244, not 1,280, where products of 8-bit codes before it have the clock down at 1.48 GHz.
 #include <cuda/attention/prefill.h>
 #include <cuda/attention/prefill_tiles.h>
