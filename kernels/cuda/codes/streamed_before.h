@@ -104,7 +104,7 @@ template <typename T, int HELD, int STEPS> struct made_inputs {
 #pragma unroll
         for (int i = 0; i < HELD; i += AT_ONCE) {
             keep_pieces<K, AT_ONCE>(to, row, held.element(together, i) / 8, all.width / 8,
-                              reinterpret_cast<const uint4 *>(&held.at[i]));
+                                    reinterpret_cast<const uint4 *>(&held.at[i]));
         }
     }
 };
