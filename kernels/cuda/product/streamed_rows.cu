@@ -142,14 +142,25 @@ __device__ void load_near(const cuda_few_operands &all, const ring &from, int k,
     }
 }
 
+// As cuda_bulk_copy, of what all blocks read.
+template <bool IS_90 = CUDA_IS_90>
+__device__ void copy_shared(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
+    if constexpr (IS_90) {
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                     "[%0], [%1], %2, [%3];" ::"r"(to),
+                     "l"(from), "r"(bytes), "r"(barrier)
+                     : "memory");
+    }
+}
+
 // By all warps that multiply: x is there.
 __device__ void bring_inputs(const cuda_few_operands &all, const ring &to) {
     const uint32_t bytes = 2 * static_cast<uint32_t>(all.depth);
     if (threadIdx.y == 0 && cuda_is_elected()) {
         cuda_barrier_expect(to.x_full, static_cast<uint32_t>(all.rows) * bytes);
         for (int row = 0; row < all.rows; ++row) {
-            cuda_bulk_copy(to.x + static_cast<uint32_t>(row) * to.gap, all.x + row * all.x_gap,
-                           bytes, to.x_full);
+            copy_shared(to.x + static_cast<uint32_t>(row) * to.gap, all.x + row * all.x_gap, bytes,
+                        to.x_full);
         }
     }
     __syncwarp();
@@ -359,16 +370,18 @@ bool describe(const cuda_few_operands &all, int rows, CUtensorMap *out) {
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
+// Sums, barriers and what the device takes, up to where the ring begins.
+template <typename F>
+constexpr uint32_t
+    TAKEN = (2 * WARPS * sizeof(sums_of<F>) + 16 * F::STAGES + 8 + 1023) / 1024 * 1024 + 1024;
+
 // `stages` below LEAST_STAGES: x is not for shared memory.
 template <typename F> layout lay_out(const cuda_few_operands &all) {
-    // Sums, barriers and what the device takes, up to where the ring begins.
-    constexpr uint32_t TAKEN =
-        (2 * WARPS * sizeof(sums_of<F>) + 16 * F::STAGES + 8 + 1023) / 1024 * 1024 + 1024;
     layout places = {F::STAGES, 0, F::STAGES * STAGE_BYTES<F>};
     if (F::IS_NEAR) {
         // Why 64: rows that a warp reads at once begin in different banks.
         const int64_t gap = static_cast<int64_t>(all.depth) * 2 + 64;
-        const int64_t left = (BLOCK_BYTES - TAKEN - all.rows * gap) / STAGE_BYTES<F>;
+        const int64_t left = (BLOCK_BYTES - TAKEN<F> - all.rows * gap) / STAGE_BYTES<F>;
         places.stages = static_cast<int>(left < F::STAGES ? left : F::STAGES);
         places.gap = static_cast<uint32_t>(gap);
         places.bytes = static_cast<uint32_t>(places.stages * STAGE_BYTES<F> + all.rows * gap);
@@ -376,15 +389,22 @@ template <typename F> layout lay_out(const cuda_few_operands &all) {
     return places;
 }
 
+template <typename T, typename F> cudaError_t allow_memory() {
+    return cudaFuncSetAttribute(streamed_rows_kernel<T, F>,
+                                cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                BLOCK_BYTES - TAKEN<F>);
+}
+
+template <typename T> cudaError_t allow_all() {
+    cudaError_t error = allow_memory<T, four_rows>();
+    error = error == cudaSuccess ? allow_memory<T, four_near_rows>() : error;
+    error = error == cudaSuccess ? allow_memory<T, eight_rows>() : error;
+    return error == cudaSuccess ? allow_memory<T, sixteen_rows>() : error;
+}
+
 template <typename T, typename F>
 berth_status launch(const gpu_op *op, const cuda_few_operands &all, const layout &places) {
     CUtensorMap weights = {};
-    const cudaError_t error = cudaFuncSetAttribute(
-        streamed_rows_kernel<T, F>, cudaFuncAttributeMaxDynamicSharedMemorySize, places.bytes);
-    if (error != cudaSuccess) {
-        return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
-                                 places.bytes, cudaGetErrorString(error));
-    }
     if (!describe(all, F::OUTPUTS, &weights)) {
         return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE,
                                  "the driver does not describe a weight's panels");
@@ -418,6 +438,15 @@ extern "C" int32_t cuda_code_is_90(void) {
     const cudaError_t error =
         cudaFuncGetAttributes(&attributes, streamed_rows_kernel<gpu_bf16, four_rows>);
     return error == cudaSuccess && attributes.ptxVersion >= 90;
+}
+
+berth_status cuda_open_streamed_rows(const gpu_op *op) {
+    cudaError_t error = allow_all<gpu_bf16>();
+    error = error == cudaSuccess ? allow_all<gpu_f16>() : error;
+    return error == cudaSuccess
+               ? BERTH_OK
+               : BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
+                                   BLOCK_BYTES, cudaGetErrorString(error));
 }
 
 berth_status cuda_streamed_rows(const gpu_op *op, const cuda_product &product) {
