@@ -492,7 +492,9 @@ void time_rows(const berth_op_impl *impl, const char *name, int64_t tokens) {
 // What is only compared: odd sizes, short last tiles and steps, more tiles than blocks, parts.
 void compare_linear() {
     for (int64_t rows : {1, 4, 5, 8, 9, 16, 17, 40, 64, 65, 128, 129, 200, 256}) {
-        time_linear({"odd", rows, 1416, 1000}); // short last tiles and steps
+        time_linear({"odd", rows, 1416, 1000});   // short last tiles and steps
+        time_linear({"short", rows, 1416, 1088}); // the same of whole panels
+        time_linear({"far", rows, 200, 16384});   // rows that shared memory has no room for
         time_linear({"small", rows, 72, 72});
         time_linear({"tiles", rows, 8448, 1024}); // several of each block
         time_linear({"parts", rows, 1000, 2056}); // of few outputs, a long depth in parts

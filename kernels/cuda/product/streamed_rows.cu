@@ -1,83 +1,110 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear of up to 16 rows on compute capability 9, bound by the weights' bytes. Two blocks a
-// multiprocessor go through tiles of 8 or 16 outputs. One warp has their weights brought into a
-// ring in shared memory by bulk copies, which cost no registers and go on from tile to tile, so
-// that all blocks together always have several times the memory's latency under way; four warps
-// share the depth of each stage and multiply on the tensor cores, rows being the first operand, of
-// which a product has 16. The ring fills before the kernel waits for its input: the end of one
-// kernel is hidden behind the beginning of the next. Weights leave the second cache first, or they
-// would drive out what the kernels around have in it: 3 % of a decode step.
-#include <cuda/bulk.h>
+// multiprocessor go through tiles of 8 or 16 outputs. One thread has their weights brought into a
+// ring in shared memory by tile copies, which cost no registers and go on from tile to tile; four
+// warps share the depth of each stage and multiply on the tensor cores, rows being the first
+// operand, of which a product has 16. The ring fills before the kernel waits for its input: the end
+// of one kernel is hidden behind the beginning of the next. Weights leave the second cache first,
+// or they would drive out what the kernels around have in it: 3 % of a decode step.
 #include <cuda/mma.h>
 #include <cuda/product/product.h>
+#include <cuda/tile.h>
 
 extern "C" int32_t cuda_code_is_90(void);
 
 namespace {
 
-constexpr int WARPS = 4;                   // that multiply
-constexpr int DEPTH = 512;                 // of a stage
-constexpr int CHUNKS = DEPTH / WARPS / 32; // of 32, of a warp: two products each
-// Why 64: two rows' quarters, which eight lanes read at once, lie in different banks.
-constexpr uint32_t ROW_BYTES = DEPTH * 2 + 64;
+constexpr int WARPS = 4;                              // that multiply
+constexpr int DEPTH = 512;                            // of a stage
+constexpr int CHUNKS = DEPTH / WARPS / 32;            // of 32, of a warp: two products each
+constexpr uint32_t PANEL_ROW = CUDA_TILE_COLUMNS * 2; // bytes
+constexpr int PANELS = DEPTH / CUDA_TILE_COLUMNS;     // of a stage
 
 // Of a multiprocessor. Why not one with a larger ring, nor three with a smaller one: 45 % and 3 %
 // of a decode step. Nor rings so small that the next kernel's blocks find room before the last of
 // this one's are done: 20 %.
 constexpr int BLOCKS = 2;
+constexpr uint32_t BLOCK_BYTES = 113u << 10; // of a block's shared memory, where BLOCKS fit
 
 // Up to 4 rows. Small tiles, so that all blocks have about as many.
 struct four_rows {
     static constexpr bool IS_DEEP = false; // more than 8 rows
+    static constexpr bool IS_NEAR = false; // x lies in shared memory
     static constexpr int OUTPUTS = 8;      // of a tile
-    static constexpr int STAGES = 10;      // of the ring
+    static constexpr int STAGES = 10;      // of the ring, at most
+    // Stages that are under way at once. Why not the whole ring: what other kernels load, and this
+    // one's x, would wait behind 20 MB of weights.
+    static constexpr int PACE = 3;
+};
+// Where there is room for it. Why: of one row a stage's part of x comes later than its weights.
+struct four_near_rows : four_rows {
+    static constexpr bool IS_NEAR = true;
 };
 // More: a tile's x costs as much as its weights, so tiles are larger.
 struct eight_rows {
     static constexpr bool IS_DEEP = false;
+    static constexpr bool IS_NEAR = false;
     static constexpr int OUTPUTS = 16;
     static constexpr int STAGES = 6;
+    static constexpr int PACE = 2;
 };
 struct sixteen_rows : eight_rows {
     static constexpr bool IS_DEEP = true;
 };
 
-template <typename F> constexpr uint32_t STAGE_BYTES = F::OUTPUTS *ROW_BYTES;
-template <typename F> constexpr uint32_t RING_BYTES = F::STAGES *STAGE_BYTES<F>;
+constexpr int LEAST_STAGES = 6; // beside x
 
-struct barriers {
-    uint32_t full; // of stage 0; the others follow in steps of 8 bytes
-    uint32_t empty;
+template <typename F> constexpr uint32_t PANEL_BYTES = F::OUTPUTS *PANEL_ROW;
+template <typename F> constexpr uint32_t STAGE_BYTES = F::OUTPUTS *DEPTH * 2;
+
+// What shared memory holds: the ring, then, where it is near, x, rows `gap` bytes apart.
+struct layout {
+    int stages;
+    uint32_t gap;
+    uint32_t bytes;
 };
 
+// Addresses in shared memory; barriers are stage 0's, those of the others follow in steps of 8.
+struct ring {
+    uint32_t memory;
+    uint32_t full;
+    uint32_t empty;
+    uint32_t x;
+    uint32_t x_full; // its barrier
+    uint32_t gap;
+    int stages;
+};
+
+// Panels of a tile's rows, in which 16-byte pieces are exchanged by the row's number, so that lanes
+// read them from different banks; zeros behind the weight's ends. By the elected thread of a warp:
+// lanes that start a copy each do so one after the other, in a loop.
 template <typename F>
-__device__ void bring_weights(const cuda_few_operands &all, uint32_t ring,
-                              const barriers &signals) {
-    constexpr int OUTPUTS = F::OUTPUTS;
-    const int lane = threadIdx.x;
-    uint32_t parity = 1; // the first round waits for nobody
-    int stage = 0;
-    for (int first = static_cast<int>(blockIdx.x) * OUTPUTS; first < all.outputs;
-         first += static_cast<int>(gridDim.x) * OUTPUTS) {
-        const int output = first + lane < all.outputs ? first + lane : all.outputs - 1;
-        const uint16_t *row = all.weight + static_cast<int64_t>(output) * all.depth;
-        for (int k = 0; k < all.depth; k += DEPTH) {
-            const uint32_t bytes =
-                2u * static_cast<uint32_t>(k + DEPTH < all.depth ? DEPTH : all.depth - k);
-            if (lane == 0) {
-                cuda_barrier_wait(signals.empty + 8 * stage, parity);
-                cuda_barrier_expect(signals.full + 8 * stage, OUTPUTS * bytes);
+__device__ void bring_weights(const cuda_few_operands &all, const ring &to,
+                              const CUtensorMap *weights) {
+    cuda_place at = {0, 1}; // the first round waits for nobody
+    cuda_place behind = {0, 0};
+    int begun = 0;
+    for (int first = static_cast<int>(blockIdx.x) * F::OUTPUTS; first < all.outputs;
+         first += static_cast<int>(gridDim.x) * F::OUTPUTS) {
+        for (int k = 0; k < all.depth; k += DEPTH, ++begun) {
+            if (begun >= F::PACE) {
+                cuda_barrier_wait(to.full + 8 * behind.stage, behind.parity);
+                behind.go_on(to.stages);
             }
-            __syncwarp();
-            if (lane < OUTPUTS) {
-                cuda_bulk_copy(ring + stage * STAGE_BYTES<F> + lane * ROW_BYTES, row + k, bytes,
-                               signals.full + 8 * stage);
+            cuda_barrier_wait(to.empty + 8 * at.stage, at.parity);
+            cuda_barrier_expect(to.full + 8 * at.stage, STAGE_BYTES<F>);
+#pragma unroll
+            for (int panel = 0; panel < PANELS; ++panel) {
+                cuda_tile_stream(to.memory + at.stage * STAGE_BYTES<F> + panel * PANEL_BYTES<F>,
+                                 weights, k + panel * CUDA_TILE_COLUMNS, first,
+                                 to.full + 8 * at.stage);
             }
-            stage = stage == F::STAGES - 1 ? 0 : stage + 1;
-            parity ^= stage == 0;
+            at.go_on(to.stages);
         }
     }
 }
+
+// ---- x ------------------------------------------------------------------------------------------
 
 // A warp's part of x for one stage: element 8c + 32i of rows g and, IS_DEEP, g + 8.
 template <bool IS_DEEP> struct inputs {
@@ -103,17 +130,83 @@ __device__ void load_inputs(const cuda_few_operands &all, int k, inputs<IS_DEEP>
     }
 }
 
+// 16 bytes, or zeros. Why no branch: a short product's stages are all there when x comes, and a
+// warp goes through them as fast as it can.
+__device__ uint4 load_shared_if(bool is_there, uint32_t from) {
+    uint4 value;
+    asm volatile("{\n"
+                 ".reg .pred there;\n"
+                 "setp.ne.u32 there, %5, 0;\n"
+                 "mov.b32 %0, 0;\n"
+                 "mov.b32 %1, 0;\n"
+                 "mov.b32 %2, 0;\n"
+                 "mov.b32 %3, 0;\n"
+                 "@there ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];\n"
+                 "}"
+                 : "=&r"(value.x), "=&r"(value.y), "=&r"(value.z), "=&r"(value.w)
+                 : "r"(from), "r"(static_cast<uint32_t>(is_there)));
+    return value;
+}
+
+__device__ void load_near(const cuda_few_operands &all, const ring &from, int k,
+                          inputs<false> *out) {
+    const int g = threadIdx.x / 4;
+    const uint32_t row = from.x + static_cast<uint32_t>(g) * from.gap;
+#pragma unroll
+    for (int i = 0; i < CHUNKS; ++i) {
+        out->low[i] = load_shared_if(g < all.rows && k + 32 * i < all.depth,
+                                     row + 2 * static_cast<uint32_t>(k + 32 * i));
+    }
+}
+
+// As cuda_bulk_copy, of what all blocks read.
+template <bool IS_90 = CUDA_IS_90>
+__device__ void copy_shared(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
+    if constexpr (IS_90) {
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                     "[%0], [%1], %2, [%3];" ::"r"(to),
+                     "l"(from), "r"(bytes), "r"(barrier)
+                     : "memory");
+    }
+}
+
+// By all warps that multiply: x is there.
+__device__ void bring_inputs(const cuda_few_operands &all, const ring &to) {
+    const uint32_t bytes = 2 * static_cast<uint32_t>(all.depth);
+    if (threadIdx.y == 0 && cuda_is_elected()) {
+        cuda_barrier_expect(to.x_full, static_cast<uint32_t>(all.rows) * bytes);
+        for (int row = 0; row < all.rows; ++row) {
+            copy_shared(to.x + static_cast<uint32_t>(row) * to.gap, all.x + row * all.x_gap, bytes,
+                        to.x_full);
+        }
+    }
+    __syncwarp();
+    cuda_barrier_wait(to.x_full, 0);
+}
+
+// ---- products -----------------------------------------------------------------------------------
+
+// Which of eight outputs is a lane's, and a product's column's. Why not its number: rows whose
+// pieces eight lanes read at once are exchanged differently.
+__device__ constexpr int output_of(int column) {
+    return column / 2 + column % 2 * 4;
+}
+
 // A warp's part of a stage's weights, out of the ring.
 template <int HALVES> struct weights {
-    uint4 at[CHUNKS][HALVES]; // of outputs g and g + 8
+    uint4 at[CHUNKS][HALVES]; // of outputs output_of(g) and eight on
 };
 
-template <int HALVES> __device__ void load_weights(uint32_t from, weights<HALVES> *out) {
+template <typename F> __device__ void load_weights(uint32_t stage, weights<F::OUTPUTS / 8> *out) {
+    const uint32_t row = static_cast<uint32_t>(output_of(static_cast<int>(threadIdx.x) / 4));
+    const uint32_t piece = (threadIdx.x % 4 ^ row) * 16;
+    const uint32_t from = stage + threadIdx.y * PANELS / WARPS * PANEL_BYTES<F> + row * PANEL_ROW;
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i) {
 #pragma unroll
-        for (int half = 0; half < HALVES; ++half) {
-            out->at[i][half] = cuda_load_shared(from + half * 8 * ROW_BYTES + 64 * i);
+        for (int half = 0; half < F::OUTPUTS / 8; ++half) {
+            out->at[i][half] = cuda_load_shared(from + i / 2 * PANEL_BYTES<F> +
+                                                half * 8 * PANEL_ROW + (piece ^ i % 2 * 64));
         }
     }
 }
@@ -133,19 +226,16 @@ template <int HALVES> __device__ uint32_t loaded_of(const weights<HALVES> &w) {
 
 // Two sums for each half of the tile: a product need not wait for the one before it.
 template <typename T, bool IS_DEEP, int HALVES>
-__device__ void multiply(const weights<HALVES> &w, int there, const inputs<IS_DEEP> &x,
-                         float (*sums)[4]) {
-    const uint4 none = {0, 0, 0, 0};
+__device__ void multiply(const weights<HALVES> &w, const inputs<IS_DEEP> &x, float (*sums)[4]) {
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i) {
         const uint4 low = x.low[i];
-        const uint4 high = IS_DEEP ? x.high[IS_DEEP ? i : 0] : none;
+        const uint4 high = IS_DEEP ? x.high[IS_DEEP ? i : 0] : uint4{0, 0, 0, 0};
         const uint32_t first[4] = {low.x, high.x, low.y, high.y};
         const uint32_t second[4] = {low.z, high.z, low.w, high.w};
 #pragma unroll
         for (int half = 0; half < HALVES; ++half) {
-            // What a short last stage leaves of the one before it must not count.
-            const uint4 weight = 32 * i < there ? w.at[i][half] : none;
+            const uint4 weight = w.at[i][half];
             const uint32_t b[4] = {weight.x, weight.y, weight.z, weight.w};
             cuda_mma(sums[2 * half], first, b, T{});
             cuda_mma(sums[2 * half + 1], second, b + 2, T{});
@@ -153,21 +243,36 @@ __device__ void multiply(const weights<HALVES> &w, int there, const inputs<IS_DE
     }
 }
 
-// Which stage of the ring is next, and the parity of its phase.
-struct place {
-    int stage;
-    uint32_t parity;
-};
+// The next stage times x from element k on, which `x` has or, IS_NEAR, gets.
+template <typename T, typename F>
+__device__ void multiply_stage(const cuda_few_operands &all, const ring &from, int k,
+                               inputs<F::IS_DEEP> *x, cuda_place *at, float (*sums)[4]) {
+    weights<F::OUTPUTS / 8> w;
+    cuda_barrier_wait(from.full + 8 * at->stage, at->parity);
+    load_weights<F>(from.memory + at->stage * STAGE_BYTES<F>, &w);
+    if constexpr (F::IS_NEAR) {
+        load_near(all, from, k, x);
+    }
+    multiply<T, F::IS_DEEP>(w, *x, sums);
+    // Found on a device where the loads might still be under way: up to 80 of 1792 tiles were
+    // wrong.
+    const uint32_t empty = cuda_behind_loads(from.empty + 8 * at->stage, loaded_of(w), all.depth);
+    __syncwarp();
+    if (threadIdx.x == 0) {
+        cuda_barrier_arrive(empty);
+    }
+    at->go_on(from.stages);
+}
 
 template <typename T, typename F>
-__device__ void multiply_tile(const cuda_few_operands &all, uint32_t ring, const barriers &signals,
-                              place *at, float (*sums)[4]) {
+__device__ void multiply_tile(const cuda_few_operands &all, const ring &from, cuda_place *at,
+                              float (*sums)[4]) {
     int k = static_cast<int>(threadIdx.y) * (DEPTH / WARPS) + threadIdx.x % 4 * 8;
-    const uint32_t mine = static_cast<uint32_t>(k) * 2 + threadIdx.x / 4 * ROW_BYTES;
-    inputs<F::IS_DEEP> x[2];
-    weights<F::OUTPUTS / 8> w;
     const int end = k + all.depth;
-    load_inputs<F::IS_DEEP>(all, k, &x[0]);
+    inputs<F::IS_DEEP> x[2];
+    if (!F::IS_NEAR) {
+        load_inputs<F::IS_DEEP>(all, k, &x[0]);
+    }
     while (k < end) {
         // Why unrolled: a copy from one x to the other would wait for what has just been loaded.
 #pragma unroll
@@ -175,20 +280,10 @@ __device__ void multiply_tile(const cuda_few_operands &all, uint32_t ring, const
             if (k >= end) {
                 break;
             }
-            load_inputs<F::IS_DEEP>(all, k + DEPTH, &x[turn ^ 1]);
-            cuda_barrier_wait(signals.full + 8 * at->stage, at->parity);
-            load_weights(ring + at->stage * STAGE_BYTES<F> + mine, &w);
-            multiply<T, F::IS_DEEP>(w, all.depth - k, x[turn], sums);
-            // Found on a device where the loads might still be under way: up to 80 of 1792 tiles
-            // were wrong.
-            const uint32_t empty =
-                cuda_behind_loads(signals.empty + 8 * at->stage, loaded_of(w), all.depth);
-            __syncwarp();
-            if (threadIdx.x == 0) {
-                cuda_barrier_arrive(empty);
+            if (!F::IS_NEAR) {
+                load_inputs<F::IS_DEEP>(all, k + DEPTH, &x[turn ^ 1]);
             }
-            at->stage = at->stage == F::STAGES - 1 ? 0 : at->stage + 1;
-            at->parity ^= at->stage == 0;
+            multiply_stage<T, F>(all, from, k, &x[turn], at, sums);
             k += DEPTH;
         }
     }
@@ -208,7 +303,7 @@ __device__ void finish(const cuda_few_operands &all, const float (*sums)[4], sum
     for (int half = 0; half < OUTPUTS / 8; ++half) {
 #pragma unroll
         for (int i = 0; i < (F::IS_DEEP ? 4 : 2); ++i) {
-            room[threadIdx.y].at[g + i / 2 * 8][half * 8 + 2 * c + i % 2] =
+            room[threadIdx.y].at[g + i / 2 * 8][half * 8 + output_of(2 * c + i % 2)] =
                 sums[2 * half][i] + sums[2 * half + 1][i];
         }
     }
@@ -229,54 +324,125 @@ __device__ void finish(const cuda_few_operands &all, const float (*sums)[4], sum
 
 template <typename T, typename F>
 __global__ void __launch_bounds__((WARPS + 1) * 32, BLOCKS)
-    streamed_rows_kernel(cuda_few_operands all) {
-    extern __shared__ __align__(128) unsigned char shared[];
-    __shared__ __align__(8) uint64_t signal_room[2 * F::STAGES];
+    streamed_rows_kernel(cuda_few_operands all, layout places,
+                         const __grid_constant__ CUtensorMap weights) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    __shared__ __align__(8) uint64_t signal_room[2 * F::STAGES + 1];
     // Two, so that a tile's sums are not written over while the last one's are read.
     __shared__ sums_of<F> room[2][WARPS];
-    const uint32_t ring = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+    const uint32_t memory = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
     const uint32_t signal = static_cast<uint32_t>(__cvta_generic_to_shared(signal_room));
-    const barriers signals = {signal, signal + 8 * F::STAGES};
+    const ring stages = {memory,
+                         signal,
+                         signal + 8 * F::STAGES,
+                         memory + static_cast<uint32_t>(places.stages) * STAGE_BYTES<F>,
+                         signal + 16 * F::STAGES,
+                         places.gap,
+                         F::IS_NEAR ? places.stages : F::STAGES};
     gpu_let_next_begin();
     if (threadIdx.y == WARPS && threadIdx.x == 0) {
         for (int stage = 0; stage < F::STAGES; ++stage) {
-            cuda_barrier_init(signals.full + 8 * stage, 1);
-            cuda_barrier_init(signals.empty + 8 * stage, WARPS);
+            cuda_barrier_init(stages.full + 8 * stage, 1);
+            cuda_barrier_init(stages.empty + 8 * stage, WARPS);
         }
+        cuda_barrier_init(stages.x_full, 1);
         cuda_barrier_publish();
     }
     __syncthreads();
     if (threadIdx.y == WARPS) {
-        bring_weights<F>(all, ring, signals);
+        if (cuda_is_elected()) {
+            bring_weights<F>(all, stages, &weights);
+        }
         return;
     }
-    place at = {0, 0};
+    cuda_place at = {0, 0};
     gpu_wait_for_inputs();
+    if (F::IS_NEAR) {
+        bring_inputs(all, stages);
+    }
     int turn = 0;
     for (int first = static_cast<int>(blockIdx.x) * F::OUTPUTS; first < all.outputs;
          first += static_cast<int>(gridDim.x) * F::OUTPUTS, turn ^= 1) {
         float sums[F::OUTPUTS / 4][4] = {};
-        multiply_tile<T, F>(all, ring, signals, &at, sums);
+        multiply_tile<T, F>(all, stages, &at, sums);
         finish<T, F>(all, sums, room[turn], first);
     }
 }
 
+// ---- the host's side ----------------------------------------------------------------------------
+
+// The weight as copies take it. Why no promotion: fetching 256 bytes at once costs 2 %.
+bool describe(const cuda_few_operands &all, int rows, CUtensorMap *out) {
+    // Kept: to look it up takes longer than to start a kernel.
+    static const cuda_tile_encode encode = cuda_find_tile_encode();
+    const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(all.depth),
+                                 static_cast<cuuint64_t>(all.outputs)};
+    const cuuint64_t gaps[1] = {static_cast<cuuint64_t>(all.depth) * 2};
+    const cuuint32_t box[2] = {CUDA_TILE_COLUMNS, static_cast<cuuint32_t>(rows)};
+    const cuuint32_t steps[2] = {1, 1};
+    return encode &&
+           encode(out, CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, const_cast<uint16_t *>(all.weight), sizes,
+                  gaps, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                  CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+// Sums, barriers and what the device takes, up to where the ring begins.
+template <typename F>
+constexpr uint32_t
+    TAKEN = (2 * WARPS * sizeof(sums_of<F>) + 16 * F::STAGES + 8 + 1023) / 1024 * 1024 + 1024;
+
+// `stages` below LEAST_STAGES: x is not for shared memory.
+template <typename F> layout lay_out(const cuda_few_operands &all) {
+    layout places = {F::STAGES, 0, F::STAGES * STAGE_BYTES<F>};
+    if (F::IS_NEAR) {
+        // Why 64: rows that a warp reads at once begin in different banks.
+        const int64_t gap = static_cast<int64_t>(all.depth) * 2 + 64;
+        const int64_t left = (BLOCK_BYTES - TAKEN<F> - all.rows * gap) / STAGE_BYTES<F>;
+        places.stages = static_cast<int>(left < F::STAGES ? left : F::STAGES);
+        places.gap = static_cast<uint32_t>(gap);
+        places.bytes = static_cast<uint32_t>(places.stages * STAGE_BYTES<F> + all.rows * gap);
+    }
+    return places;
+}
+
+template <typename T, typename F> cudaError_t allow_memory() {
+    return cudaFuncSetAttribute(streamed_rows_kernel<T, F>,
+                                cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                BLOCK_BYTES - TAKEN<F>);
+}
+
+template <typename T> cudaError_t allow_all() {
+    cudaError_t error = allow_memory<T, four_rows>();
+    error = error == cudaSuccess ? allow_memory<T, four_near_rows>() : error;
+    error = error == cudaSuccess ? allow_memory<T, eight_rows>() : error;
+    return error == cudaSuccess ? allow_memory<T, sixteen_rows>() : error;
+}
+
 template <typename T, typename F>
-berth_status launch(const gpu_op *op, const cuda_few_operands &all) {
-    const cudaError_t error = cudaFuncSetAttribute(
-        streamed_rows_kernel<T, F>, cudaFuncAttributeMaxDynamicSharedMemorySize, RING_BYTES<F>);
-    if (error != cudaSuccess) {
-        return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
-                                 RING_BYTES<F>, cudaGetErrorString(error));
+berth_status launch(const gpu_op *op, const cuda_few_operands &all, const layout &places) {
+    CUtensorMap weights = {};
+    if (!describe(all, F::OUTPUTS, &weights)) {
+        return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE,
+                                 "the driver does not describe a weight's panels");
     }
     const unsigned tiles = gpu_ceil(all.outputs, F::OUTPUTS);
     const unsigned blocks = static_cast<unsigned>(op->gpu->multiprocessors[op->device] * BLOCKS);
     const gpu_grid grid = {dim3(tiles < blocks ? tiles : blocks), dim3(32, WARPS + 1),
-                           RING_BYTES<F>};
-    return gpu_run(op, "linear", grid, streamed_rows_kernel<T, F>, all);
+                           places.bytes};
+    return gpu_run(op, "linear", grid, streamed_rows_kernel<T, F>, all, places, weights);
+}
+
+template <typename T, typename F>
+berth_status launch(const gpu_op *op, const cuda_few_operands &all) {
+    return launch<T, F>(op, all, lay_out<F>(all));
 }
 
 template <typename T> berth_status start(const gpu_op *op, const cuda_few_operands &all) {
+    const layout near = lay_out<four_near_rows>(all);
+    if (all.rows <= 4 && near.stages >= LEAST_STAGES) {
+        return launch<T, four_near_rows>(op, all, near);
+    }
     return all.rows <= 4   ? launch<T, four_rows>(op, all)
            : all.rows <= 8 ? launch<T, eight_rows>(op, all)
                            : launch<T, sixteen_rows>(op, all);
@@ -289,6 +455,15 @@ extern "C" int32_t cuda_code_is_90(void) {
     const cudaError_t error =
         cudaFuncGetAttributes(&attributes, streamed_rows_kernel<gpu_bf16, four_rows>);
     return error == cudaSuccess && attributes.ptxVersion >= 90;
+}
+
+berth_status cuda_open_streamed_rows(const gpu_op *op) {
+    cudaError_t error = allow_all<gpu_bf16>();
+    error = error == cudaSuccess ? allow_all<gpu_f16>() : error;
+    return error == cudaSuccess
+               ? BERTH_OK
+               : BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
+                                   BLOCK_BYTES, cudaGetErrorString(error));
 }
 
 berth_status cuda_streamed_rows(const gpu_op *op, const cuda_product &product) {
