@@ -519,7 +519,7 @@ void compare_attention() {
         time_attention({1, fresh, 700, 8, 1, 128, 70});
         time_attention({2, fresh, 1000, 4, 2, 128, 257});
         time_attention({3, fresh, fresh + 131, 4, 4, 128, 0, true});
-        time_attention({2, fresh, 300, 12, 4, 64, 100, true});
+        time_attention({2, fresh, std::max<int64_t>(fresh, 300), 12, 4, 64, 100, true});
     }
     // More sequences than run at once: of one length, of all lengths, of which few blocks have any.
     for (int64_t sequences : {40, 67, 300}) {
