@@ -172,12 +172,6 @@ template <typename T> struct digits_kind : rows_kind {
     static __device__ float2 load_pair(uint32_t from) {
         return packed_kind<T, true>::load_pair(from);
     }
-    static __device__ finishing prepare(const cuda_coded &, int, int) {
-        return {};
-    }
-    static __device__ float finish(float sum, const finishing &) {
-        return sum;
-    }
 };
 
 } // namespace

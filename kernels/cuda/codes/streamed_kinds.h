@@ -29,6 +29,13 @@ struct rows_kind {
     static __device__ uint32_t rest() {
         return 0;
     }
+    // What is made of a sum before it is rounded: itself.
+    static __device__ finishing prepare(const cuda_coded &, int, int) {
+        return {};
+    }
+    static __device__ float finish(float sum, const finishing &) {
+        return sum;
+    }
 };
 
 // Codes of 8 bits on both sides; S: what their products are summed in.
@@ -221,12 +228,6 @@ template <typename T, bool NEAR> struct packed_kind : rows_kind {
         float2 pair;
         asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(pair.x), "=f"(pair.y) : "r"(from));
         return pair;
-    }
-    static __device__ finishing prepare(const cuda_coded &, int, int) {
-        return {};
-    }
-    static __device__ float finish(float sum, const finishing &) {
-        return sum;
     }
 };
 
