@@ -87,15 +87,19 @@ BERTH_INLINE float berth_vec_look_last(const void *row, berth_dtype dtype, berth
 
 // The largest lanes of each of BERTH_LANES groups, in order, of which each of `count` vectors has
 // equally many, one behind the other: neighbours are folded onto each other until one is left.
-BERTH_INLINE berth_vec berth_vec_largest_each(berth_vec_ints *of, int count) {
+// `are_words`: the two words of a lane are numbers of their own.
+BERTH_INLINE berth_vec berth_vec_largest_each(berth_vec_ints *of, int count, int are_words) {
     BERTH_UNROLL
     for (int left = count / 2; left > 0; left /= 2) {
         BERTH_UNROLL
         for (int i = 0; i < left; ++i) {
             const berth_vec a = (berth_vec)of[2 * i];
             const berth_vec b = (berth_vec)of[2 * i + 1];
-            of[i] = berth_vec_larger((berth_vec_ints)berth_vec_even(a, b),
-                                     (berth_vec_ints)berth_vec_odd(a, b));
+            const berth_vec even = berth_vec_even(a, b);
+            const berth_vec odd = berth_vec_odd(a, b);
+            of[i] = are_words ? (berth_vec_ints)berth_vec_larger_words((berth_vec_words)even,
+                                                                       (berth_vec_words)odd)
+                              : berth_vec_larger((berth_vec_ints)even, (berth_vec_ints)odd);
         }
     }
     return (berth_vec)of[0];

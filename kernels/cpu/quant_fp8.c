@@ -362,7 +362,7 @@ BERTH_INLINE void make_scales(const job *in, lot *of, const berth_vec_ints found
     for (int i = 0; i < BERTH_LANES; ++i) {
         each[i] = found[i];
     }
-    const berth_vec largest = berth_vec_largest_each(each, BERTH_LANES);
+    const berth_vec largest = berth_vec_largest_each(each, BERTH_LANES, 0);
     const berth_vec least = berth_vec_of(BERTH_F8_LEAST_SCALE);
     const berth_vec wanted = largest / berth_vec_of(BERTH_F8_MAX);
     const berth_vec scales = berth_vec_if_less(wanted, least, least, wanted);

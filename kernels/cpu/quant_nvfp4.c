@@ -68,7 +68,7 @@ BERTH_INLINE berth_vec largest_of_groups(berth_dtype dtype, const void *row, int
         const berth_vec x = berth_vec_load_as(row, dtype, first + i * BERTH_LANES);
         of[i / VECTORS] = berth_vec_larger(berth_vec_magnitude(x), of[i / VECTORS]);
     }
-    return berth_vec_largest_each(of, BERTH_LANES);
+    return berth_vec_largest_each(of, BERTH_LANES, 0);
 }
 
 // The same of bf16 as words, by vectors that have two groups one behind the other where they have
@@ -76,23 +76,13 @@ BERTH_INLINE berth_vec largest_of_groups(berth_dtype dtype, const void *row, int
 #define PAIRS     ((int)(LOT / (2 * BERTH_LANES))) // vectors of pairs of a lot
 #define HAS_PAIRS (2 * BERTH_LANES >= GROUP)
 BERTH_INLINE berth_vec largest_of_pairs(const void *row, int64_t first) {
-    berth_vec_words of[PAIRS];
+    berth_vec_ints of[PAIRS];
     BERTH_UNROLL
     for (int i = 0; i < PAIRS; ++i) {
         const int64_t at = first + i * (int64_t)(2 * BERTH_LANES);
-        of[i] = (berth_vec_words)berth_vec_load((const uint16_t *)row + at) & 0x7fff;
+        of[i] = (berth_vec_ints)berth_vec_load((const uint16_t *)row + at) & 0x7fff7fff;
     }
-    BERTH_UNROLL
-    for (int left = PAIRS / 2; left > 0; left /= 2) {
-        BERTH_UNROLL
-        for (int i = 0; i < left; ++i) {
-            const berth_vec a = (berth_vec)of[2 * i];
-            const berth_vec b = (berth_vec)of[2 * i + 1];
-            of[i] = berth_vec_larger_words((berth_vec_words)berth_vec_even(a, b),
-                                           (berth_vec_words)berth_vec_odd(a, b));
-        }
-    }
-    const berth_vec_bits pairs = (berth_vec_bits)of[0];
+    const berth_vec_bits pairs = (berth_vec_bits)berth_vec_largest_each(of, PAIRS, 1);
     return (berth_vec)berth_vec_larger((berth_vec_ints)(pairs & 0xffff0000u),
                                        (berth_vec_ints)(pairs << 16));
 }
