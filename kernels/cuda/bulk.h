@@ -122,6 +122,18 @@ static __device__ inline uint4 cuda_load_shared(uint32_t from) {
     return value;
 }
 
+// 16 bytes, or none. Why no branch: a warp that finds all it waits for goes through its loads as
+// fast as it can.
+static __device__ inline void cuda_load_shared_if(bool is_there, uint32_t from, uint4 *to) {
+    asm volatile("{\n"
+                 ".reg .pred there;\n"
+                 "setp.ne.u32 there, %5, 0;\n"
+                 "@there ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];\n"
+                 "}"
+                 : "+r"(to->x), "+r"(to->y), "+r"(to->z), "+r"(to->w)
+                 : "r"(from), "r"(static_cast<uint32_t>(is_there)));
+}
+
 // A barrier's address, which is there only when `loaded`, out of shared memory, is: what arrives at
 // it cannot come before. Why: loads that wait behind others are overtaken by the next copy, and the
 // assembler moves an arrival before the products that need them. `positive` is above 0, which the

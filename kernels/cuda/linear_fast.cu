@@ -51,10 +51,7 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
     shape.dtype = site->inputs[WEIGHT]->dtype;
     shape.bias = site->inputs[BIAS] ? self : nullptr; // only whether there is one
     self->has_few = shape.dtype != BERTH_DTYPE_F32;
-    berth_status opened = self->has_few ? cuda_open_few_rows(self) : BERTH_OK;
-    if (opened == BERTH_OK) {
-        opened = cuda_lt_open(self, shape, cuda_max_rows(site, X), &self->lt);
-    }
+    const berth_status opened = cuda_lt_open(self, shape, cuda_max_rows(site, X), &self->lt);
     if (opened != BERTH_OK) {
         gpu_destroy(self);
     }

@@ -13,8 +13,7 @@
 
 typedef decltype(&cuTensorMapEncodeTiled) cuda_tile_encode;
 
-// NULL where the driver has none.
-static inline cuda_tile_encode cuda_find_tile_encode() {
+static inline cuda_tile_encode cuda_look_up_tile_encode() {
     void *found = nullptr;
     cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
     const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found,
@@ -26,12 +25,19 @@ static inline cuda_tile_encode cuda_find_tile_encode() {
     return reinterpret_cast<cuda_tile_encode>(found);
 }
 
+// NULL where the driver has none. Kept: to look it up takes longer than to start a kernel.
+static inline cuda_tile_encode cuda_find_tile_encode() {
+    static const cuda_tile_encode encode = cuda_look_up_tile_encode();
+    return encode;
+}
+
 // Dense rows of `columns` elements, of which a tile has `tile_rows`.
 struct cuda_tiled {
     const void *data;
     int64_t rows;
     int64_t columns;
     int tile_rows;
+    CUtensorMapL2promotion fetched; // into the second cache at once
 };
 
 static inline bool cuda_describe_tiles(cuda_tile_encode encode, const cuda_tiled &matrix,
@@ -43,8 +49,7 @@ static inline bool cuda_describe_tiles(cuda_tile_encode encode, const cuda_tiled
     const cuuint32_t steps[2] = {1, 1};
     return encode(out, CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, const_cast<void *>(matrix.data), sizes,
                   gaps, tile, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+                  matrix.fetched, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
 // The tile whose first element is `column` of `row`. `map` is a parameter of the kernel.

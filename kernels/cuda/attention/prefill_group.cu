@@ -337,7 +337,8 @@ berth_status cuda_prefill_group(const gpu_op *op, const cuda_prefill_call &call,
     const gpu_attention_call &all = *call.all;
     group_call with;
     cuda_tiled cache = {all.key_cache, all.blocks * all.block_size,
-                        static_cast<int64_t>(all.kv_heads) * all.width, CUDA_KEYS_ROWS};
+                        static_cast<int64_t>(all.kv_heads) * all.width, CUDA_KEYS_ROWS,
+                        CU_TENSOR_MAP_L2_PROMOTION_L2_256B};
     with.all = all;
     bool is_described = cuda_describe_tiles(call.encode, cache, &with.keys);
     cache.data = all.value_cache;

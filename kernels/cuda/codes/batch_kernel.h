@@ -113,7 +113,7 @@ struct boxed {
 };
 
 bool describe(const boxed &matrix, CUtensorMap *out) {
-    static const cuda_tile_encode encode = cuda_find_tile_encode();
+    const cuda_tile_encode encode = cuda_find_tile_encode();
     const cuuint64_t width = matrix.type == CU_TENSOR_MAP_DATA_TYPE_UINT8 ? 1 : 2;
     const cuuint64_t row_bytes = static_cast<cuuint64_t>(matrix.row_bytes);
     const cuuint64_t sizes[2] = {row_bytes / width, static_cast<cuuint64_t>(matrix.rows)};

@@ -34,8 +34,9 @@ __device__ void load_inputs(const cuda_coded &all, int byte, inputs<EIGHTS> *out
 template <typename K> __device__ void load_near(uint32_t from, int byte, inputs<1> *out) {
 #pragma unroll
     for (int i = 0; i < K::X_LOADS; ++i) {
-        load_shared_if(from != 0, from + static_cast<uint32_t>(byte * K::X_RATIO + i * K::X_APART),
-                       &out->at[0][i]);
+        cuda_load_shared_if(from != 0,
+                            from + static_cast<uint32_t>(byte * K::X_RATIO + i * K::X_APART),
+                            &out->at[0][i]);
     }
 }
 

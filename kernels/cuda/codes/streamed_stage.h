@@ -53,17 +53,6 @@ __device__ uint32_t load_shared_32(uint32_t from) {
     return value;
 }
 
-// 16 bytes, or none.
-__device__ void load_shared_if(bool is_there, uint32_t from, uint4 *to) {
-    asm volatile("{\n"
-                 ".reg .pred there;\n"
-                 "setp.ne.u32 there, %5, 0;\n"
-                 "@there ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];\n"
-                 "}"
-                 : "+r"(to->x), "+r"(to->y), "+r"(to->z), "+r"(to->w)
-                 : "r"(from), "r"(static_cast<uint32_t>(is_there)));
-}
-
 // What a lane has of x for one step: row g of each eight.
 template <int EIGHTS> struct inputs { uint4 at[EIGHTS][4]; };
 

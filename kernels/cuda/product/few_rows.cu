@@ -115,10 +115,6 @@ template <typename T> berth_status start(const gpu_op *op, const cuda_few_operan
 
 } // namespace
 
-berth_status cuda_open_few_rows(const gpu_op *op) {
-    return op->gpu->overlaps[op->device] ? cuda_open_streamed_rows(op) : BERTH_OK;
-}
-
 berth_status cuda_few_rows(const gpu_op *op, const cuda_product &product) {
     if (op->gpu->overlaps[op->device]) {
         return cuda_streamed_rows(op, product);

@@ -67,10 +67,7 @@ static inline int cuda_max_rows(const berth_op_site *site, uint64_t input) {
 
 // bf16 and f16; depth a multiple of 8, everything aligned to 16 bytes.
 berth_status cuda_few_rows(const gpu_op *op, const cuda_product &product);
-// Before the first of them on a device.
-berth_status cuda_open_few_rows(const gpu_op *op);
 // The same on compute capability 9.
-berth_status cuda_open_streamed_rows(const gpu_op *op);
 berth_status cuda_streamed_rows(const gpu_op *op, const cuda_product &product);
 
 // ---- cuBLASLt -----------------------------------------------------------------------------------

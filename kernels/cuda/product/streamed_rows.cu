@@ -130,43 +130,15 @@ __device__ void load_inputs(const cuda_few_operands &all, int k, inputs<IS_DEEP>
     }
 }
 
-// 16 bytes, or zeros. Why no branch: a short product's stages are all there when x comes, and a
-// warp goes through them as fast as it can.
-__device__ uint4 load_shared_if(bool is_there, uint32_t from) {
-    uint4 value;
-    asm volatile("{\n"
-                 ".reg .pred there;\n"
-                 "setp.ne.u32 there, %5, 0;\n"
-                 "mov.b32 %0, 0;\n"
-                 "mov.b32 %1, 0;\n"
-                 "mov.b32 %2, 0;\n"
-                 "mov.b32 %3, 0;\n"
-                 "@there ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];\n"
-                 "}"
-                 : "=&r"(value.x), "=&r"(value.y), "=&r"(value.z), "=&r"(value.w)
-                 : "r"(from), "r"(static_cast<uint32_t>(is_there)));
-    return value;
-}
-
 __device__ void load_near(const cuda_few_operands &all, const ring &from, int k,
                           inputs<false> *out) {
     const int g = threadIdx.x / 4;
     const uint32_t row = from.x + static_cast<uint32_t>(g) * from.gap;
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i) {
-        out->low[i] = load_shared_if(g < all.rows && k + 32 * i < all.depth,
-                                     row + 2 * static_cast<uint32_t>(k + 32 * i));
-    }
-}
-
-// As cuda_bulk_copy, of what all blocks read.
-template <bool IS_90 = CUDA_IS_90>
-__device__ void copy_shared(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
-    if constexpr (IS_90) {
-        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
-                     "[%0], [%1], %2, [%3];" ::"r"(to),
-                     "l"(from), "r"(bytes), "r"(barrier)
-                     : "memory");
+        out->low[i] = {0, 0, 0, 0};
+        cuda_load_shared_if(g < all.rows && k + 32 * i < all.depth,
+                            row + 2 * static_cast<uint32_t>(k + 32 * i), &out->low[i]);
     }
 }
 
@@ -176,8 +148,8 @@ __device__ void bring_inputs(const cuda_few_operands &all, const ring &to) {
     if (threadIdx.y == 0 && cuda_is_elected()) {
         cuda_barrier_expect(to.x_full, static_cast<uint32_t>(all.rows) * bytes);
         for (int row = 0; row < all.rows; ++row) {
-            copy_shared(to.x + static_cast<uint32_t>(row) * to.gap, all.x + row * all.x_gap, bytes,
-                        to.x_full);
+            cuda_bulk_copy_shared(to.x + static_cast<uint32_t>(row) * to.gap,
+                                  all.x + row * all.x_gap, bytes, to.x_full);
         }
     }
     __syncwarp();
@@ -371,22 +343,6 @@ __global__ void __launch_bounds__((WARPS + 1) * 32, BLOCKS)
 
 // ---- the host's side ----------------------------------------------------------------------------
 
-// The weight as copies take it. Why no promotion: fetching 256 bytes at once costs 2 %.
-bool describe(const cuda_few_operands &all, int rows, CUtensorMap *out) {
-    // Kept: to look it up takes longer than to start a kernel.
-    static const cuda_tile_encode encode = cuda_find_tile_encode();
-    const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(all.depth),
-                                 static_cast<cuuint64_t>(all.outputs)};
-    const cuuint64_t gaps[1] = {static_cast<cuuint64_t>(all.depth) * 2};
-    const cuuint32_t box[2] = {CUDA_TILE_COLUMNS, static_cast<cuuint32_t>(rows)};
-    const cuuint32_t steps[2] = {1, 1};
-    return encode &&
-           encode(out, CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, const_cast<uint16_t *>(all.weight), sizes,
-                  gaps, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                  CU_TENSOR_MAP_L2_PROMOTION_NONE,
-                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-}
-
 // Sums, barriers and what the device takes, up to where the ring begins.
 template <typename F>
 constexpr uint32_t
@@ -406,23 +362,22 @@ template <typename F> layout lay_out(const cuda_few_operands &all) {
     return places;
 }
 
-template <typename T, typename F> cudaError_t allow_memory() {
-    return cudaFuncSetAttribute(streamed_rows_kernel<T, F>,
-                                cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                BLOCK_BYTES - TAKEN<F>);
-}
-
-template <typename T> cudaError_t allow_all() {
-    cudaError_t error = allow_memory<T, four_rows>();
-    error = error == cudaSuccess ? allow_memory<T, four_near_rows>() : error;
-    error = error == cudaSuccess ? allow_memory<T, eight_rows>() : error;
-    return error == cudaSuccess ? allow_memory<T, sixteen_rows>() : error;
-}
-
 template <typename T, typename F>
 berth_status launch(const gpu_op *op, const cuda_few_operands &all, const layout &places) {
+    // Why not what this one takes: it is the kernel's, of which a recording may hold larger ones.
+    constexpr uint32_t MOST = BLOCK_BYTES - TAKEN<F>;
+    const cudaError_t error = cudaFuncSetAttribute(
+        streamed_rows_kernel<T, F>, cudaFuncAttributeMaxDynamicSharedMemorySize, MOST);
+    if (error != cudaSuccess) {
+        return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s", MOST,
+                                 cudaGetErrorString(error));
+    }
+    const cuda_tile_encode encode = cuda_find_tile_encode();
+    // Why no more at once: fetching 256 bytes costs 2 %.
+    const cuda_tiled matrix = {all.weight, all.outputs, all.depth, F::OUTPUTS,
+                               CU_TENSOR_MAP_L2_PROMOTION_NONE};
     CUtensorMap weights = {};
-    if (!describe(all, F::OUTPUTS, &weights)) {
+    if (!encode || !cuda_describe_tiles(encode, matrix, &weights)) {
         return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE,
                                  "the driver does not describe a weight's panels");
     }
@@ -455,15 +410,6 @@ extern "C" int32_t cuda_code_is_90(void) {
     const cudaError_t error =
         cudaFuncGetAttributes(&attributes, streamed_rows_kernel<gpu_bf16, four_rows>);
     return error == cudaSuccess && attributes.ptxVersion >= 90;
-}
-
-berth_status cuda_open_streamed_rows(const gpu_op *op) {
-    cudaError_t error = allow_all<gpu_bf16>();
-    error = error == cudaSuccess ? allow_all<gpu_f16>() : error;
-    return error == cudaSuccess
-               ? BERTH_OK
-               : BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
-                                   BLOCK_BYTES, cudaGetErrorString(error));
 }
 
 berth_status cuda_streamed_rows(const gpu_op *op, const cuda_product &product) {
