@@ -28,6 +28,7 @@ struct cuda_decode_room {
     float *parts;  // [sequence, kv_head, split][group][width + 2]
     int *arrivals; // [sequence, kv_head], zero between runs
     int splits;    // of a sequence's keys, at most
+    int cluster;   // `splits`, which run together; 0: they need not
     // Every sequence has exactly one new token, whose key and value are not in the cache yet. Else
     // they are.
     int is_plain;

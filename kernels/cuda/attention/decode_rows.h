@@ -1,78 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys and values of decode attention on their way: which of a sequence's a block has, where they
-// lie, and a warp's ring of stages in shared memory, which copies fill ahead of it. Rows lie there
-// as in the cache, whose elements C are T or codes; codes become f16 as they are loaded from there.
-// Only decode.cu includes this.
+// Keys and values of decode attention on their way: where they lie, and a warp's ring of stages in
+// shared memory, which copies fill ahead of it. Rows lie there as in the cache, whose elements C
+// are T or codes; codes become f16 as they are loaded from there. Only decode.cu includes this.
 #ifndef BERTH_KERNELS_CUDA_ATTENTION_DECODE_ROWS_H
 #define BERTH_KERNELS_CUDA_ATTENTION_DECODE_ROWS_H
 
-#include <cuda/attention/attention.h>
+#include <cuda/attention/decode_share.h>
 #include <cuda/codes_to_pairs.h>
 #include <cuda/mma.h>
 #include <cuda/pieces.h>
 
 namespace {
 
-constexpr int MOST_WARPS = 4; // of a block
-// Of a block where there are more blocks than run at once with four warps: then as many run at once
-// as have work, and none begins when others end. Of still more, one (decode.cu).
-constexpr int FEW_WARPS = 2;
-constexpr int KEYS = 16; // of a warp's step
 // Of a warp's ring: as many bytes under way with rows of half the size.
 template <typename C> constexpr int STAGES = sizeof(C) == 1 ? 5 : 3;
 template <typename C> constexpr int AHEAD = STAGES<C> - 1;
-constexpr int MIN_SHARE = 64;   // keys of a block, so that its start is worth it
-constexpr int PARTS_TARGET = 2; // blocks for each multiprocessor
-constexpr int MAX_PARTS = 256;  // of a sequence
-
-struct decode_call {
-    gpu_attention_call call;
-    cuda_decode_room room;
-};
-
-// Why heads before shares: the blocks that have keys come first, and spread over all
-// multiprocessors; those of one share read neighbouring rows.
-__device__ int own_head() {
-    return static_cast<int>(blockIdx.x);
-}
-__device__ int own_share() {
-    return static_cast<int>(blockIdx.y);
-}
-
-__device__ int warps() {
-    return static_cast<int>(blockDim.y);
-}
-
-// A sequence's keys [begin, end) of this block, in steps of KEYS.
-struct share {
-    int first; // that the query sees
-    int begin; // a multiple of KEYS
-    int end;
-    int position; // of the new token
-    int parts;    // blocks that have keys
-};
-
-__device__ share share_of(const gpu_attention_call &call, int sequence, int splits) {
-    share out;
-    const int length = call.lengths[sequence];
-    out.position = length - 1;
-    out.first = call.window > 0 && length > call.window ? length - call.window : 0;
-    const int from = out.first / KEYS * KEYS;
-    int each = (length - from + splits - 1) / splits;
-    const int step = KEYS * warps();
-    each = each < MIN_SHARE ? MIN_SHARE : (each + step - 1) / step * step;
-    out.parts = (length - from + each - 1) / each;
-    out.begin = from + own_share() * each;
-    out.end = out.begin + each < length ? out.begin + each : length;
-    return out;
-}
-
-// Where the rows of positions lie; that of the new token is its input while it is not stored.
-template <typename T, typename C> struct cache_rows {
-    const C *cache;
-    const T *fresh;
-    int64_t gap; // elements of a slot
-};
 
 constexpr int STORED = -1; // no position is new
 
@@ -80,29 +22,24 @@ __device__ uint4 load_row(const void *from) {
     return *static_cast<const uint4 *>(from);
 }
 
-// Where the block's rows are, and the position that is not in the cache yet, or STORED.
-template <typename T, typename C> struct source {
-    cache_rows<T, C> rows[2];
-    uint64_t policy; // of the second cache
-    float scales[2]; // of codes
+// Where the block's keys and values are, and the position that is not in the caches yet, or STORED.
+template <typename C> struct source {
+    const C *caches[2];
+    int gap; // elements of a slot
     int fresh;
+    uint64_t policy; // of the second cache
 };
 
-template <typename T, typename C, int WIDTH>
-__device__ source<T, C> source_of(const gpu_attention_call &call, int token, int fresh) {
-    const int64_t gap = static_cast<int64_t>(call.kv_heads) * WIDTH;
-    const int64_t own = static_cast<int64_t>(own_head()) * WIDTH;
-    const int64_t row = static_cast<int64_t>(token) * call.kv_heads + own_head();
-    source<T, C> out;
-    out.rows[0] = cache_rows<T, C>{static_cast<const C *>(call.key_cache) + own,
-                                   gpu_row<const T>(call.key, row), gap};
-    out.rows[1] = cache_rows<T, C>{static_cast<const C *>(call.value_cache) + own,
-                                   gpu_row<const T>(call.value, row), gap};
-    out.scales[0] = gpu_cache_scale(call.key_scale);
-    out.scales[1] = gpu_cache_scale(call.value_scale);
-    out.policy = cuda_read_once();
-    out.fresh = fresh;
-    return out;
+template <typename C, int WIDTH>
+__device__ source<C> source_of(const gpu_attention_call &call, int fresh) {
+    const int own = own_head() * WIDTH;
+    return source<C>{
+        {static_cast<const C *>(call.key_cache) + own,
+         static_cast<const C *>(call.value_cache) + own},
+        call.kv_heads * WIDTH,
+        fresh,
+        cuda_read_once()
+    };
 }
 
 // Elements of 16 bytes, and pieces of so many in a row.
@@ -142,96 +79,125 @@ __device__ int key_of(const share &mine, int step, int row) {
 // Of a stage: keys, then as many of values.
 template <typename C, int WIDTH> constexpr uint32_t ROWS_BYTES = KEYS *WIDTH * sizeof(C);
 template <typename C, int WIDTH> constexpr uint32_t STAGE_BYTES = 2 * ROWS_BYTES<C, WIDTH>;
+template <typename C, int WIDTH>
+constexpr uint32_t RING_BYTES = STAGES<C> *STAGE_BYTES<C, WIDTH>; // of a warp
 
-// A warp's 16 keys and values from `step` on begin their way to a stage, but for those of the
-// position `fresh`.
-template <typename T, typename C, int WIDTH>
-__device__ void fill_stage(const gpu_attention_call &call, const share &mine, const int32_t *blocks,
-                           const source<T, C> &from, int step, uint32_t stage) {
-    if (step >= mine.end) {
-        cuda_end_group(); // empty, so that the count is right
-        return;
-    }
-    const int64_t slot =
-        (static_cast<int64_t>(blocks[step >> call.block_shift]) << call.block_shift) +
-        (step & (call.block_size - 1));
-    constexpr int ACROSS = PIECES<C, WIDTH>;
-    const int piece = threadIdx.x % ACROSS;
-#pragma unroll
-    for (int row = threadIdx.x / ACROSS; row < KEYS; row += 32 / ACROSS) {
-        const int key = key_of(mine, step, row);
-        const int64_t at = (slot + key) * from.rows[0].gap + piece * PIECE<C>;
-        const uint32_t to = stage + place_of<C, WIDTH>(row, piece);
-        if (step + key != from.fresh) {
-            cuda_copy_16_by(to, from.rows[0].cache + at, from.policy);
-            cuda_copy_16_by(to + ROWS_BYTES<C, WIDTH>, from.rows[1].cache + at, from.policy);
+// A warp's 16 keys and values from `step` on, in block `block` of the cache, begin their way to a
+// stage, but for those of the position `fresh`. Why not unrolled, here and in what else runs once
+// or twice: a step of a model has more code than a multiprocessor keeps, so what a kernel has of it
+// is fetched anew at each launch, and that takes longer than to run it.
+template <typename C, int WIDTH>
+__device__ void fill_stage(const gpu_attention_call &call, const share &mine, const source<C> &from,
+                           int block, int step, uint32_t stage) {
+    if (step < mine.end) {
+        const int64_t slot =
+            (static_cast<int64_t>(block) << call.block_shift) + (step & (call.block_size - 1));
+        constexpr int ACROSS = PIECES<C, WIDTH>;
+        const int piece = threadIdx.x % ACROSS;
+        const int gap = from.gap;
+        const int64_t first = slot * gap + piece * PIECE<C>;
+        const C *keys = from.caches[0] + first;
+        const C *values = from.caches[1] + first;
+#pragma unroll 1
+        for (int row = threadIdx.x / ACROSS; row < KEYS; row += 32 / ACROSS) {
+            const int key = key_of(mine, step, row);
+            const uint32_t to = stage + place_of<C, WIDTH>(row, piece);
+            if (step + key != from.fresh) {
+                cuda_copy_16_by(to, keys + key * gap, from.policy);
+                cuda_copy_16_by(to + ROWS_BYTES<C, WIDTH>, values + key * gap, from.policy);
+            }
         }
     }
-    cuda_end_group();
+    cuda_end_group(); // empty behind the last key, so that the count is right
 }
 
-// 16 bytes of the new key or value as the cache keeps them.
-template <typename T, typename C>
-__device__ uint4 fresh_piece(const cache_rows<T, C> &rows, float scale, int piece) {
-    const T *row = rows.fresh + piece * PIECE<C>;
-    if constexpr (sizeof(C) == 1) {
-        const gpu_pack<T, 8> numbers[2] = {gpu_load<T, 8>(row, 0), gpu_load<T, 8>(row, 8)};
-        gpu_pack<uint8_t, 16> codes;
+// Of a new row what becomes 16 bytes of the cache.
+template <typename T, typename C> struct fresh_piece {
+    uint4 at[sizeof(T) / sizeof(C)];
+
+    __device__ void load(const T *row, int piece) {
 #pragma unroll
-        for (int j = 0; j < 16; ++j) {
-            const float number = gpu_float(numbers[j / 8].at[j % 8]);
-            codes.at[j] = gpu_to_f8_bits(__fdiv_rn(number, scale));
+        for (int i = 0; i < static_cast<int>(sizeof(T) / sizeof(C)); ++i) {
+            at[i] = load_row(row + piece * PIECE<C> + i * 8);
         }
-        return *reinterpret_cast<const uint4 *>(&codes);
-    } else {
-        return load_row(row);
     }
+    __device__ uint4 finish(float scale) const {
+        if constexpr (sizeof(C) == 1) {
+            gpu_pack<uint8_t, 16> codes;
+#pragma unroll
+            for (int j = 0; j < 16; ++j) {
+                const float number =
+                    gpu_float(reinterpret_cast<const gpu_pack<T, 8> *>(at)[j / 8].at[j % 8]);
+                codes.at[j] = gpu_to_f8_bits(__fdiv_rn(number, scale));
+            }
+            return *reinterpret_cast<const uint4 *>(&codes);
+        } else {
+            return at[0];
+        }
+    }
+};
+
+// A lane's piece of the new key and value.
+struct fresh_rows {
+    uint4 key;
+    uint4 value;
+};
+
+template <typename C, int WIDTH> __device__ int own_piece() {
+    return static_cast<int>(threadIdx.x) % PIECES<C, WIDTH>;
 }
 
-// What fill_stage left out, at once.
-template <typename T, typename C, int WIDTH>
-__device__ void fill_fresh(const share &mine, const source<T, C> &from, int step, uint32_t stage) {
+// What fill_stage left out of a stage.
+template <typename C, int WIDTH>
+__device__ void fill_fresh(const share &mine, const source<C> &from, const fresh_rows &fresh,
+                           int step, uint32_t stage) {
     constexpr int ACROSS = PIECES<C, WIDTH>;
-    const int piece = threadIdx.x % ACROSS;
     if (from.fresh < step || from.fresh >= step + KEYS) {
         return;
     }
-    const uint4 key = fresh_piece(from.rows[0], from.scales[0], piece);
-    const uint4 value = fresh_piece(from.rows[1], from.scales[1], piece);
+#pragma unroll 1
     for (int row = threadIdx.x / ACROSS; row < KEYS; row += 32 / ACROSS) {
         if (step + key_of(mine, step, row) == from.fresh) {
-            const uint32_t to = stage + place_of<C, WIDTH>(row, piece);
-            cuda_store_shared(to, key);
-            cuda_store_shared(to + ROWS_BYTES<C, WIDTH>, value);
+            const uint32_t to = stage + place_of<C, WIDTH>(row, own_piece<C, WIDTH>());
+            cuda_store_shared(to, fresh.key);
+            cuda_store_shared(to + ROWS_BYTES<C, WIDTH>, fresh.value);
         }
     }
 }
 
+__device__ int block_of(const gpu_attention_call &call, const int32_t *blocks, const share &mine,
+                        int step) {
+    return step < mine.end ? blocks[step >> call.block_shift] : 0;
+}
+
 // The first stages. Before the kernel waits for its input: what earlier steps stored is there.
-template <typename T, typename C, int WIDTH>
+// `guess`: the block of step first_step().
+template <typename C, int WIDTH>
 __device__ void fill_ahead(const gpu_attention_call &call, const share &mine, const int32_t *blocks,
-                           const source<T, C> &from, uint32_t ring) {
-    const int step = mine.begin + static_cast<int>(threadIdx.y) * KEYS;
-#pragma unroll
+                           const source<C> &from, uint32_t ring, int guess) {
+    int step = mine.begin + static_cast<int>(threadIdx.y) * KEYS;
+    int block = step == first_step() ? guess : block_of(call, blocks, mine, step);
+#pragma unroll 1
     for (int ahead = 0; ahead < AHEAD<C>; ++ahead) {
-        fill_stage<T, C, WIDTH>(call, mine, blocks, from, step + ahead * warps() * KEYS,
-                                ring + ahead * STAGE_BYTES<C, WIDTH>);
+        const int next = step + mine.gap;
+        const int behind = block_of(call, blocks, mine, next);
+        fill_stage<C, WIDTH>(call, mine, from, block, step, ring + ahead * STAGE_BYTES<C, WIDTH>);
+        step = next;
+        block = behind;
     }
 }
 
 // The new token's key and value to their slot, by the block that has its position.
-template <typename T, typename C, int WIDTH>
-__device__ void store_new(const gpu_attention_call &call, const source<T, C> &from, int64_t slot) {
+template <typename C, int WIDTH>
+__device__ void store_new(const gpu_attention_call &call, const fresh_rows &fresh, int64_t slot) {
     const int piece = threadIdx.x;
     const int64_t to = (slot * call.kv_heads + own_head()) * WIDTH + piece * PIECE<C>;
     if (threadIdx.y == 0 && piece < PIECES<C, WIDTH>) {
-        *reinterpret_cast<uint4 *>(static_cast<C *>(call.key_cache) + to) =
-            fresh_piece(from.rows[0], from.scales[0], piece);
+        *reinterpret_cast<uint4 *>(static_cast<C *>(call.key_cache) + to) = fresh.key;
     }
     // Why not warp 1: a block may have one warp.
     if (static_cast<int>(threadIdx.y) == warps() - 1 && piece < PIECES<C, WIDTH>) {
-        *reinterpret_cast<uint4 *>(static_cast<C *>(call.value_cache) + to) =
-            fresh_piece(from.rows[1], from.scales[1], piece);
+        *reinterpret_cast<uint4 *>(static_cast<C *>(call.value_cache) + to) = fresh.value;
     }
 }
 

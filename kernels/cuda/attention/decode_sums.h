@@ -4,7 +4,7 @@
 #ifndef BERTH_KERNELS_CUDA_ATTENTION_DECODE_SUMS_H
 #define BERTH_KERNELS_CUDA_ATTENTION_DECODE_SUMS_H
 
-#include <cuda/attention/decode_rows.h>
+#include <cuda/attention/decode_turn.h>
 
 #include <math.h>
 
@@ -59,45 +59,20 @@ template <int WIDTH> __device__ float narrow(uint4 *query) {
     return power;
 }
 
-// Rows as they lie: what is fetched is what is used.
-struct plain_rows {
-    using raw = uint4;
-    template <typename T> __device__ uint4 fetch(const T *row, int at) const {
-        return load_row(row + at);
-    }
-    __device__ uint4 finish(const uint4 &in, int) const {
-        return in;
-    }
-};
-
 // `scale`: of the keys.
-template <typename T, typename C, int WIDTH, bool IS_DEEP, typename R = plain_rows>
-__device__ queries<WIDTH, IS_DEEP> load_queries(const gpu_attention_call &call, int token,
-                                                int group, float scale, const R &rows = R{}) {
+template <typename T, typename C, int WIDTH, bool IS_DEEP>
+__device__ queries<WIDTH, IS_DEEP> load_queries(const new_rows<T, C, WIDTH> &rows, int group,
+                                                float scale) {
     queries<WIDTH, IS_DEEP> out;
-    out.scales[0] = out.scales[1] = call.scale * scale;
+    out.scales[0] = out.scales[1] = scale;
     const int g = threadIdx.x / 4;
     const int c = threadIdx.x % 4;
-    const int64_t first = static_cast<int64_t>(token) * call.heads + own_head() * group;
-    typename R::raw low[WIDTH / 32] = {};
-    typename R::raw high[IS_DEEP ? WIDTH / 32 : 1] = {};
 #pragma unroll
     for (int j = 0; j < WIDTH / 32; ++j) {
-        const int at = 8 * c + 32 * j;
-        if (g < group) {
-            low[j] = rows.fetch(gpu_row<const T>(call.query, first + g), at);
-        }
-        if (IS_DEEP && g + 8 < group) {
-            high[IS_DEEP ? j : 0] = rows.fetch(gpu_row<const T>(call.query, first + g + 8), at);
-        }
-    }
-    // Why not at once: all are on their way before the first is waited for.
-#pragma unroll
-    for (int j = 0; j < WIDTH / 32; ++j) {
-        const int at = 8 * c + 32 * j;
-        out.low[j] = rows.finish(low[j], at);
-        if (IS_DEEP) {
-            out.high[IS_DEEP ? j : 0] = rows.finish(high[IS_DEEP ? j : 0], at);
+        out.low[j] = g < group ? load_row(rows.row(g) + 8 * c + 32 * j) : uint4{0, 0, 0, 0};
+        if constexpr (IS_DEEP) {
+            out.high[j] =
+                g + 8 < group ? load_row(rows.row(g + 8) + 8 * c + 32 * j) : uint4{0, 0, 0, 0};
         }
     }
     if constexpr (sizeof(C) == 1 && gpu_is_bf16<T>) {
@@ -116,6 +91,7 @@ __device__ void score(const queries<WIDTH, IS_DEEP> &query, uint32_t keys, float
     const int g = threadIdx.x / 4;
     const int c = threadIdx.x % 4;
     uint4 rows[2][WIDTH / 32];
+    float more[2][4] = {}; // a product waits for every second one before it
 #pragma unroll
     for (int at = 0; at < 2 * (WIDTH / 32); ++at) {
         rows[at % 2][at / 2] = load_eight<C, WIDTH>(keys, at % 2 * 8 + g, c + at / 2 * 4);
@@ -131,8 +107,12 @@ __device__ void score(const queries<WIDTH, IS_DEEP> &query, uint32_t keys, float
             const uint4 row = rows[tile][j];
             const uint32_t k[4] = {row.x, row.y, row.z, row.w};
             cuda_mma(scores[tile], a, k, typename multiplied<T, C>::type{});
-            cuda_mma(scores[tile], b, k + 2, typename multiplied<T, C>::type{});
+            cuda_mma(more[tile], b, k + 2, typename multiplied<T, C>::type{});
         }
+    }
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        scores[i / 4][i % 4] += more[i / 4][i % 4];
     }
 }
 
@@ -201,15 +181,21 @@ __device__ void weigh(float (*scores)[4], uint32_t *weights, heads_sum<WIDTH> *s
 __device__ void mask(const gpu_attention_call &call, const share &mine, const float *scales,
                      int step, float (*scores)[4]) {
     const int c = threadIdx.x % 4;
+    float *values = &scores[0][0];
 #pragma unroll
-    for (int tile = 0; tile < 2; ++tile) {
+    for (int i = 0; i < 8; ++i) {
+        values[i] *= scales[i % 4 / 2];
+    }
+    if (call.soft_cap > 0) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const int key = step + tile * 8 + 2 * c + i % 2;
-            const float value =
-                gpu_soft_cap(scores[tile][i] * scales[i / 2], call.soft_cap) * LOG2E;
-            scores[tile][i] = key >= mine.first && key < mine.end ? value : -INFINITY;
+        for (int i = 0; i < 8; ++i) {
+            values[i] = gpu_soft_cap(values[i], call.soft_cap);
         }
+    }
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        const int key = step + i / 4 * 8 + 2 * c + i % 2;
+        values[i] = key >= mine.first && key < mine.end ? values[i] * LOG2E : -INFINITY;
     }
 }
 

@@ -1,109 +1,176 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queries and the new key of decode attention turned on their way: a warp has the cosines and sines
-// of its token in shared memory, and then its turned key in their place. As rotary_embedding does
-// it, bit by bit. Only decode.cu includes this.
+// A token's new rows on their way into decode attention: the queries of a key head, its new key and
+// its new value, brought to shared memory once a block and turned on the way. As rotary_embedding
+// does it, bit by bit. Only decode.cu includes this.
 #ifndef BERTH_KERNELS_CUDA_ATTENTION_DECODE_TURN_H
 #define BERTH_KERNELS_CUDA_ATTENTION_DECODE_TURN_H
 
-#include <cuda/attention/decode_sums.h>
+#include <cuda/attention/decode_rows.h>
 #include <gpu/rotary.h>
 
 namespace {
 
-// Of a warp: cosines, then sines, of at most half the elements of a head; or a key.
-template <typename T, int WIDTH> constexpr uint32_t TURN_BYTES = WIDTH * sizeof(T);
-
-template <typename T>
-__device__ void fill_circle(const cuda_decode_turn &turn, int token, T *circle) {
-    const int64_t position = gpu_integer(turn.positions, turn.position_dtype, token);
-    const bool is_known = position >= 0 && position < turn.length;
-    for (int i = threadIdx.x; i < turn.half; i += 32) {
-        gpu_point at = {NAN, NAN};
-        if (is_known) {
-            at = gpu_point_at(static_cast<float>(position), turn.angles[i], turn.scale);
-        }
-        circle[i] = gpu_round<T>(at.cosine);
-        circle[turn.half + i] = gpu_round<T>(turn.sign * at.sine);
-    }
-    __syncwarp();
+__device__ int thread_number() {
+    return static_cast<int>(threadIdx.y * 32 + threadIdx.x);
 }
 
-template <typename T> struct turned_rows {
-    const cuda_decode_turn &turn;
-    const T *circle;
+__device__ int threads() {
+    return warps() * 32;
+}
 
-    // Eight elements, and those with their partners.
-    struct raw {
-        gpu_pack<T, 8> own;
-        gpu_pack<T, 8> other;
-    };
+// Where new rows lie: in the stages that the warps' rings leave empty at first. Row `group`
+// is the key, the next the value.
+template <typename T, typename C, int WIDTH> struct new_rows {
+    static constexpr int LEAST_WARPS = sizeof(C) == 1 ? FEW_WARPS : 1;
+    static constexpr uint32_t OF_WARP = (CUDA_DECODE_HEADS + 2 + LEAST_WARPS - 1) / LEAST_WARPS;
+    static constexpr uint32_t ROW = WIDTH * sizeof(T) + 64; // rows begin in different banks
+    static_assert(OF_WARP * ROW + WIDTH * sizeof(T) <= STAGE_BYTES<C, WIDTH>);
 
-    // Partners lie half a turn away, or side by side.
-    __device__ raw fetch(const T *row, int at) const {
-        const int gap = at < turn.half ? turn.half : -turn.half;
-        raw out;
-        out.own = gpu_load<T, 8>(row, at);
-        out.other = out.own;
-        if (turn.is_neox && at < 2 * turn.half) {
-            out.other = gpu_load<T, 8>(row, at + gap);
-        }
-        return out;
+    unsigned char *memory;
+
+    __device__ T *row(int number) const {
+        const int last = warps() - 1; // 1, 2 or 4 of them
+        return reinterpret_cast<T *>(memory + (number & last) * RING_BYTES<C, WIDTH> +
+                                     AHEAD<C> * STAGE_BYTES<C, WIDTH> +
+                                     static_cast<uint32_t>(number >> (last + 1) / 2) * ROW);
     }
-    __device__ gpu_pack<T, 8> turn_halves(const raw &in, int at) const {
-        const bool is_first = at < turn.half;
-        const int pair = is_first ? at : at - turn.half;
-        const gpu_pack<T, 8> cosines = gpu_load<T, 8>(circle, pair);
-        const gpu_pack<T, 8> sines = gpu_load<T, 8>(circle, turn.half + pair);
-        gpu_pack<T, 8> out;
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            const float own = gpu_float(in.own.at[i]);
-            const float other = gpu_float(in.other.at[i]);
-            const gpu_turned both = gpu_turn(is_first ? own : other, is_first ? other : own,
-                                             gpu_float(cosines.at[i]), gpu_float(sines.at[i]));
-            out.at[i] = gpu_round<T>(is_first ? both.first : both.second);
-        }
-        return out;
-    }
-    __device__ gpu_pack<T, 8> turn_pairs(const raw &in, int at) const {
-        const gpu_pack<T, 4> cosines = gpu_load<T, 4>(circle, at / 2);
-        const gpu_pack<T, 4> sines = gpu_load<T, 4>(circle, turn.half + at / 2);
-        gpu_pack<T, 8> out;
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const gpu_turned both =
-                gpu_turn(gpu_float(in.own.at[2 * i]), gpu_float(in.own.at[2 * i + 1]),
-                         gpu_float(cosines.at[i]), gpu_float(sines.at[i]));
-            out.at[2 * i] = gpu_round<T>(both.first);
-            out.at[2 * i + 1] = gpu_round<T>(both.second);
-        }
-        return out;
-    }
-    __device__ uint4 finish(const raw &in, int at) const {
-        gpu_pack<T, 8> out = in.own;
-        if (at < 2 * turn.half) {
-            out = turn.is_neox ? turn_halves(in, at) : turn_pairs(in, at);
-        }
-        return *reinterpret_cast<const uint4 *>(&out);
+    // Cosines, then sines, of at most half the elements of a head.
+    __device__ T *circle() const {
+        return reinterpret_cast<T *>(memory + AHEAD<C> * STAGE_BYTES<C, WIDTH> + OF_WARP * ROW);
     }
 };
 
-// Where a lane's eight elements of the new key begin; several lanes have the same.
-template <int WIDTH> __device__ int key_place() {
-    return 8 * static_cast<int>(threadIdx.x) % WIDTH;
-}
+// What a thread's first point of the circle is made of.
+struct circle_point {
+    int64_t position;
+    float angle;
 
-// The turned key, where the circle was.
-template <typename T, int WIDTH>
-__device__ const T *turn_key(const turned_rows<T> &rows, const typename turned_rows<T>::raw &key,
-                             T *circle) {
-    const int at = key_place<WIDTH>();
-    const uint4 eight = rows.finish(key, at);
-    __syncwarp(); // all lanes are done with the circle
-    *reinterpret_cast<uint4 *>(circle + at) = eight;
-    __syncwarp();
-    return circle;
-}
+    __device__ void load_angle(const cuda_decode_turn &turn) {
+        angle = thread_number() < turn.half ? load_now(turn.angles + thread_number()) : 0;
+    }
+    __device__ void load_position(const cuda_decode_turn &turn, int token) {
+        position = turn.position_dtype == BERTH_DTYPE_I64
+                       ? load_now(static_cast<const int64_t *>(turn.positions) + token)
+                       : load_now(static_cast<const int32_t *>(turn.positions) + token);
+    }
+    template <typename T> __device__ void fill(const cuda_decode_turn &turn, T *circle) {
+        const bool is_known = position >= 0 && position < turn.length;
+#pragma unroll 1
+        for (int i = thread_number(); i < turn.half; i += threads()) {
+            angle = i == thread_number() ? angle : turn.angles[i];
+            gpu_point at = {NAN, NAN};
+            if (is_known) {
+                at = gpu_point_at(static_cast<float>(position), angle, turn.scale);
+            }
+            circle[i] = gpu_round<T>(at.cosine);
+            circle[turn.half + i] = gpu_round<T>(turn.sign * at.sine);
+        }
+        __syncthreads();
+    }
+};
+
+// Eight elements of a row, and those with their partners.
+template <typename T> struct eight {
+    gpu_pack<T, 8> own;
+    gpu_pack<T, 8> other;
+
+    // Partners lie half a turn away, or side by side.
+    __device__ void load(const cuda_decode_turn &turn, const T *row, int at, bool turns) {
+        own = gpu_load<T, 8>(row, at);
+        if (turns && turn.is_neox && at < 2 * turn.half) {
+            other = gpu_load<T, 8>(row, at + (at < turn.half ? turn.half : -turn.half));
+        }
+    }
+    // Why one way for both layouts: half the code. An element is turned by its partner times the
+    // sine, which the first of a pair takes off; that is gpu_turn.
+    __device__ gpu_pack<T, 8> turned(const cuda_decode_turn &turn, const T *circle, int at) const {
+        gpu_pack<T, 8> partners = other;
+        gpu_pack<T, 8> cosines;
+        gpu_pack<T, 8> sines;
+        const bool is_first = at < turn.half;
+        if (turn.is_neox) {
+            const int pair = is_first ? at : at - turn.half;
+            cosines = gpu_load<T, 8>(circle, pair);
+            sines = gpu_load<T, 8>(circle, turn.half + pair);
+        } else {
+            const gpu_pack<T, 4> cosine = gpu_load<T, 4>(circle, at / 2);
+            const gpu_pack<T, 4> sine = gpu_load<T, 4>(circle, turn.half + at / 2);
+#pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                cosines.at[i] = cosine.at[i / 2];
+                sines.at[i] = sine.at[i / 2];
+                partners.at[i] = own.at[i ^ 1];
+            }
+        }
+        gpu_pack<T, 8> out;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            const float off = gpu_mul_rn(gpu_float(partners.at[i]), gpu_float(sines.at[i]));
+            const bool takes_off = turn.is_neox ? is_first : i % 2 == 0;
+            out.at[i] = gpu_round<T>(
+                fmaf(gpu_float(own.at[i]), gpu_float(cosines.at[i]), takes_off ? -off : off));
+        }
+        return out;
+    }
+};
+
+// Pieces of eight elements that a thread brings: number thread_number(), and those behind it a
+// block's threads apart, two at a time, the first two of which are found before they are there.
+template <typename T, typename C, int WIDTH> struct bringer {
+    static constexpr int ACROSS = WIDTH / 8;
+    static constexpr int AT_ONCE = 2;
+    const gpu_attention_call &call;
+    const cuda_decode_turn &turn;
+    new_rows<T, C, WIDTH> to;
+    int64_t token;
+    int group;
+    int rows; // `group`, or with the new key and value
+    const T *from[AT_ONCE];
+
+    __device__ int piece(int first, int i) const {
+        return first + i * threads();
+    }
+    __device__ void find(int first) {
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i) {
+            const int row = piece(first, i) / ACROSS;
+            const gpu_rows &of = row < group ? call.query : row == group ? call.key : call.value;
+            const int head = row < group ? own_head() * group + row : own_head();
+            from[i] =
+                reinterpret_cast<const T *>(of.data + token * of.outer_gap + head * of.inner_gap);
+        }
+    }
+    // Pins what `find` found before what comes behind.
+    __device__ void prepare() {
+        find(thread_number());
+        asm volatile("" : "+l"(from[0]), "+l"(from[1]));
+    }
+    __device__ void bring() {
+#pragma unroll 1
+        for (int first = thread_number(); first < rows * ACROSS; first += AT_ONCE * threads()) {
+            eight<T> held[AT_ONCE] = {};
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i) {
+                const int row = piece(first, i) / ACROSS;
+                if (row < rows) {
+                    held[i].load(turn, from[i], piece(first, i) % ACROSS * 8, row <= group);
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i) {
+                const int row = piece(first, i) / ACROSS;
+                const int at = piece(first, i) % ACROSS * 8;
+                if (row < rows) {
+                    const bool turns = row <= group && at < 2 * turn.half;
+                    gpu_store<T, 8>(to.row(row), at,
+                                    turns ? held[i].turned(turn, to.circle(), at) : held[i].own);
+                }
+            }
+            find(first + AT_ONCE * threads());
+        }
+        __syncthreads();
+    }
+};
 
 } // namespace
 

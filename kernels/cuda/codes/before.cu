@@ -2,6 +2,7 @@
 // Rows of x as a product takes them: norm or activation and codes by one kernel, where rows are too
 // many for each block of the product to make them for itself. A block a row; several where rows are
 // few and wide.
+#include <cuda/cluster.h>
 #include <cuda/codes/before.h>
 #include <cuda/codes/digits.h>
 
@@ -38,28 +39,13 @@ struct block {
 
 // ---- blocks that share a row --------------------------------------------------------------------
 
-template <bool IS_90 = CUDA_IS_90> __device__ void arrive_in_cluster() {
-    if constexpr (IS_90) {
-        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-    }
-}
-
-template <bool IS_90 = CUDA_IS_90> __device__ void wait_in_cluster() {
-    if constexpr (IS_90) {
-        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-    }
-}
-
 // To the same place in another block of the cluster, which has begun and not ended.
 template <bool IS_90 = CUDA_IS_90>
 __device__ void store_in_block(unsigned number, float *at, float value) {
     if constexpr (IS_90) {
-        asm volatile("{\n"
-                     ".reg .b32 there;\n"
-                     "mapa.shared::cluster.u32 there, %0, %1;\n"
-                     "st.shared::cluster.f32 [there], %2;\n"
-                     "}" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(at))),
-                     "r"(number), "f"(value)
+        asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(cuda_place_in(
+                         static_cast<uint32_t>(__cvta_generic_to_shared(at)), number)),
+                     "f"(value)
                      : "memory");
     }
 }
@@ -80,8 +66,8 @@ struct part {
         if (threadIdx.x < PARTS) {
             store_in_block(threadIdx.x, parts + blockIdx.x, value);
         }
-        arrive_in_cluster();
-        wait_in_cluster();
+        cuda_cluster_arrive();
+        cuda_cluster_wait();
         value = parts[0];
 #pragma unroll
         for (int i = 1; i < PARTS; ++i) {
@@ -188,12 +174,12 @@ __global__ void CUDA_IN_CLUSTERS(CODES == BERTH_DTYPE_NONE ? 1 : PARTS)
     cuda_held_row<T, 1> held;
     gpu_let_next_begin();
     if constexpr (CODES != BERTH_DTYPE_NONE) {
-        arrive_in_cluster();
+        cuda_cluster_arrive();
     }
     gpu_wait_for_inputs();
     cuda_make_row<T, 1, STEP>(all, row, true, together, cuda_ahead<T, 1>{}, &held);
     if constexpr (CODES != BERTH_DTYPE_NONE) {
-        wait_in_cluster();
+        cuda_cluster_wait();
     }
     store_row<T, CODES>(all, row, together, held, to, scales);
 }
