@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // rotary_attention where cuda.paged_attention has the attention: in steps of one new token a
-// sequence decode's kernel turns queries and new keys as it loads them. In others, and where that
-// would turn them again and again, rotary_embedding's kernel turns them into the workspace. Ropes
-// whose angles are positions times a table.
+// sequence decode's kernel turns queries and new keys as it loads them. In others
+// rotary_embedding's kernel turns them into the workspace. Ropes whose angles are positions times a
+// table.
 #include <cuda/attention/attention.h>
 #include <gpu/rotary.h>
 
@@ -148,8 +148,7 @@ berth_status forward(void *self, const berth_op_args *args) {
     if (status != BERTH_OK) {
         return status;
     }
-    if (cuda_decode_may_turn(op->multiprocessors, call.sequences, call.kv_heads) &&
-        cuda_attention_is_decode(call, &attention.args)) {
+    if (cuda_attention_is_decode(call, &attention.args)) {
         const cuda_decode_turn turn = turn_of(op, args);
         return cuda_attention_run(op, call, &attention.args, &turn);
     }

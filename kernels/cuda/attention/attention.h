@@ -39,8 +39,6 @@ struct cuda_decode_room {
 int cuda_decode_splits(int multiprocessors, int sequences, int kv_heads);
 uint64_t cuda_decode_bytes(int multiprocessors, int max_sequences, int heads, int kv_heads,
                            int width);
-// Whether queries and keys may be left to it to turn: with more blocks each would turn them anew.
-int cuda_decode_may_turn(int multiprocessors, int sequences, int kv_heads);
 berth_status cuda_decode(const gpu_op *op, const gpu_attention_call &call,
                          const cuda_decode_room &room, berth_dtype dtype);
 // `longest`: new tokens of one sequence.
