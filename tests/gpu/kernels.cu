@@ -553,10 +553,11 @@ constexpr struct {
 
 // Batches of one length, and of all lengths.
 void time_decode() {
-    for (int64_t sequences : {1, 32, 64, 96, 128, 200, 256}) {
+    for (int64_t sequences : {1, 2, 8, 32, 64, 96, 128, 200, 256}) {
         time_attention({sequences, 1, 592});
     }
     time_attention({1, 1, 8192});
+    time_attention({8, 1, 4096});
     time_attention({64, 1, 8192});
     time_attention({64, 1, 8192, HEADS, 8, WIDTH, 0, false, 127});
     time_attention({256, 1, 2048, HEADS, 8, WIDTH, 0, false, 31});

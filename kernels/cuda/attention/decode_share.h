@@ -17,7 +17,7 @@ constexpr int FEW_WARPS = 2;
 constexpr int KEYS = 16;      // of a warp's step
 constexpr int MIN_SHARE = 64; // keys of a block, so that its start is worth it
 // Of a block of few warps, from which on they lie beside each other: 8 sequences of 4,096 keys took
-// 48 us where blocks took turns, and 44 so.
+// 44 us so, and 48 where blocks took turns.
 constexpr int LONG_SHARE = 768;
 constexpr int PARTS_TARGET = 2; // blocks for each multiprocessor
 constexpr int MAX_PARTS = 256;  // of a sequence
