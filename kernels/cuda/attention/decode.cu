@@ -18,8 +18,6 @@ namespace {
 
 constexpr int MOST_CLUSTER = 10; // blocks
 constexpr int LEAST_CLUSTER = 4;
-constexpr uint32_t MOST_MEETING =
-    (2 * CUDA_DECODE_HEADS * 128 / 4 + MOST_CLUSTER) * (sizeof(float4) + sizeof(float2));
 
 template <typename T, typename C, int WIDTH, bool IS_DEEP>
 __device__ void attend(const gpu_attention_call &call, const share &mine, const int32_t *blocks,
@@ -260,16 +258,20 @@ unsigned warps_for(const gpu_op *op, int64_t blocks) {
                : FEW_WARPS;
 }
 
-// Of shared memory, behind the rings: the parts of a cluster, slices being powers of two.
+// Of shared memory, behind the rings: the parts of `blocks` of a cluster, of so many elements each,
+// slices being powers of two.
+constexpr uint32_t meeting_bytes(int elements, int blocks) {
+    return blocks > 0 ? static_cast<uint32_t>(elements / 2 + blocks) *
+                            static_cast<uint32_t>(sizeof(float4) + sizeof(float2))
+                      : 0;
+}
+
 uint32_t meeting_bytes(const decode_call &in) {
-    const uint32_t fours =
-        static_cast<uint32_t>(in.call.heads / in.call.kv_heads * in.call.width) / 4;
-    return in.room.cluster > 0 ? (2 * fours + static_cast<uint32_t>(in.room.cluster)) *
-                                     (sizeof(float4) + sizeof(float2))
-                               : 0;
+    return meeting_bytes(in.call.heads / in.call.kv_heads * in.call.width, in.room.cluster);
 }
 
 template <typename C, int WIDTH> constexpr uint32_t MOST_RINGS = MOST_WARPS *RING_BYTES<C, WIDTH>;
+constexpr uint32_t MOST_MEETING = meeting_bytes(CUDA_DECODE_HEADS * 128, MOST_CLUSTER);
 constexpr cudaFuncAttribute LIMIT = cudaFuncAttributeMaxDynamicSharedMemorySize;
 
 // Blocks that share a sequence's keys in one cluster, more than half as many as would share them

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parts of decode attention put together: those of a block's warps in shared memory, then those of
-// the blocks that share a sequence, by the block that comes last. Only decode.cu includes this.
+// the blocks that share a sequence, by the block that comes last, or a slice each by the blocks of
+// a cluster. Only decode.cu includes this.
 #ifndef BERTH_KERNELS_CUDA_ATTENTION_DECODE_PARTS_H
 #define BERTH_KERNELS_CUDA_ATTENTION_DECODE_PARTS_H
 

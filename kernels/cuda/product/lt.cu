@@ -34,7 +34,7 @@ static berth_status find_functions(const berth_host *host, cuda_lt_library *all)
     if (!all->call.name) {                                                                         \
         return BERTH_PLUGIN_FAIL(host, BERTH_UNSUPPORTED, "cuBLASLt has no %s", #name);            \
     }
-    FUNCTIONS(FIND)
+    CUDA_LT_FUNCTIONS(FIND)
 #undef FIND
     return BERTH_OK;
 }

@@ -10,7 +10,7 @@
 #include <cublasLt.h>
 
 // The functions that are used, by their names in the library.
-#define FUNCTIONS(F)                                                                               \
+#define CUDA_LT_FUNCTIONS(F)                                                                       \
     F(cublasLtCreate)                                                                              \
     F(cublasLtDestroy)                                                                             \
     F(cublasLtGetVersion)                                                                          \
@@ -29,7 +29,7 @@
 
 struct cuda_lt_functions {
 #define MEMBER(name) decltype(&::name) name;
-    FUNCTIONS(MEMBER)
+    CUDA_LT_FUNCTIONS(MEMBER)
 #undef MEMBER
 };
 
