@@ -66,10 +66,21 @@ BERTH_INLINE rope_members rope_turned(rope_members x, berth_vec cosine, berth_ve
     };
 }
 
-BERTH_INLINE rope_members rope_turned_at(const rope_head *of, int64_t pair, berth_vec one,
-                                         berth_vec two) {
-    return rope_turned((rope_members){one, two}, berth_vec_load(of->circle + pair),
-                       berth_vec_load(of->circle + of->half + pair));
+// A vector of points of a circle.
+typedef struct rope_points {
+    berth_vec cosine;
+    berth_vec sine;
+} rope_points;
+
+BERTH_INLINE rope_points rope_points_at(const rope_head *of, int64_t pair) {
+    return (rope_points){
+        .cosine = berth_vec_load(of->circle + pair),
+        .sine = berth_vec_load(of->circle + of->half + pair),
+    };
+}
+
+BERTH_INLINE rope_members rope_turned_by(rope_points by, berth_vec one, berth_vec two) {
+    return rope_turned((rope_members){one, two}, by.cosine, by.sine);
 }
 
 // bf16, by members of pairs of columns.
@@ -79,52 +90,63 @@ BERTH_INLINE void rope_store_pairs(berth_sweep_kind as, char *y, int64_t first, 
     berth_sweep_store(whole, y + 2 * first, 0, berth_sweep_pairs_of(as, low, high));
 }
 
-// bf16 by pairs of columns, the circle in the order of rope_order.
-BERTH_INLINE void rope_halves_by_pairs(const rope_head *of, berth_sweep_kind as) {
-    const int64_t half = of->half;
-    for (int64_t i = 0; i < half; i += 2 * BERTH_LANES) {
-        rope_fetch(of, as, i);
-        rope_fetch(of, as, half + i);
-        const berth_vec a = berth_vec_load(of->x + 2 * i);
-        const berth_vec b = berth_vec_load(of->x + 2 * (half + i));
-        const rope_members even =
-            rope_turned_at(of, i, berth_vec_first_of(a), berth_vec_first_of(b));
-        const rope_members odd =
-            rope_turned_at(of, i + BERTH_LANES, berth_vec_second_of(a), berth_vec_second_of(b));
-        rope_store_pairs(as, of->y, i, even.one, odd.one);
-        rope_store_pairs(as, of->y, half + i, even.two, odd.two);
-    }
-}
-
 BERTH_INLINE int rope_is_by_pairs(berth_dtype dtype, int64_t half) {
     return dtype == BERTH_DTYPE_BF16 && half % (2 * BERTH_LANES) == 0;
 }
 
+// bf16 by pairs of columns from `first` on, the circle in the order of rope_order.
+BERTH_INLINE void rope_halves_by_pairs(const rope_head *of, berth_sweep_kind as, int64_t first,
+                                       rope_points even, rope_points odd) {
+    const int64_t second = of->half + first;
+    rope_fetch(of, as, first);
+    rope_fetch(of, as, second);
+    const berth_vec a = berth_vec_load(of->x + 2 * first);
+    const berth_vec b = berth_vec_load(of->x + 2 * second);
+    const rope_members low = rope_turned_by(even, berth_vec_first_of(a), berth_vec_first_of(b));
+    const rope_members high = rope_turned_by(odd, berth_vec_second_of(a), berth_vec_second_of(b));
+    rope_store_pairs(as, of->y, first, low.one, high.one);
+    rope_store_pairs(as, of->y, second, low.two, high.two);
+}
+
+BERTH_INLINE void rope_halves_at(const rope_head *of, berth_sweep_kind as, int64_t first,
+                                 rope_points by) {
+    const int64_t second = of->half + first;
+    rope_fetch(of, as, first);
+    rope_fetch(of, as, second);
+    const rope_members y = rope_turned_by(by, berth_vec_load_as(of->x, as.dtype, first),
+                                          berth_vec_load_as(of->x, as.dtype, second));
+    berth_sweep_store(as, of->y, first, y.one);
+    berth_sweep_store(as, of->y, second, y.two);
+}
+
+BERTH_INLINE void rope_halves_rest(const rope_head *of, berth_sweep_kind as, int64_t first) {
+    const int64_t half = of->half;
+    const int64_t rest = half - first;
+    const rope_points by = {
+        .cosine = berth_vec_load_part(of->circle, BERTH_DTYPE_F32, first, rest),
+        .sine = berth_vec_load_part(of->circle, BERTH_DTYPE_F32, half + first, rest),
+    };
+    const rope_members y = rope_turned_by(by, berth_vec_load_part(of->x, as.dtype, first, rest),
+                                          berth_vec_load_part(of->x, as.dtype, half + first, rest));
+    berth_vec_store_part(of->y, as.dtype, first, rest, y.one);
+    berth_vec_store_part(of->y, as.dtype, half + first, rest, y.two);
+}
+
 // Pair i is (i, half + i).
 BERTH_INLINE void rope_halves(const rope_head *of, berth_sweep_kind as) {
-    const int64_t half = of->half;
     int64_t i = 0;
-    if (rope_is_by_pairs(as.dtype, half)) {
-        rope_halves_by_pairs(of, as);
+    if (rope_is_by_pairs(as.dtype, of->half)) {
+        for (; i < of->half; i += 2 * BERTH_LANES) {
+            rope_halves_by_pairs(of, as, i, rope_points_at(of, i),
+                                 rope_points_at(of, i + BERTH_LANES));
+        }
         return;
     }
-    for (; i + BERTH_LANES <= half; i += BERTH_LANES) {
-        rope_fetch(of, as, i);
-        rope_fetch(of, as, half + i);
-        const rope_members y = rope_turned_at(of, i, berth_vec_load_as(of->x, as.dtype, i),
-                                              berth_vec_load_as(of->x, as.dtype, half + i));
-        berth_sweep_store(as, of->y, i, y.one);
-        berth_sweep_store(as, of->y, half + i, y.two);
+    for (; i + BERTH_LANES <= of->half; i += BERTH_LANES) {
+        rope_halves_at(of, as, i, rope_points_at(of, i));
     }
-    if (i < half) {
-        const int64_t rest = half - i;
-        const rope_members y =
-            rope_turned((rope_members){berth_vec_load_part(of->x, as.dtype, i, rest),
-                                       berth_vec_load_part(of->x, as.dtype, half + i, rest)},
-                        berth_vec_load_part(of->circle, BERTH_DTYPE_F32, i, rest),
-                        berth_vec_load_part(of->circle, BERTH_DTYPE_F32, half + i, rest));
-        berth_vec_store_part(of->y, as.dtype, i, rest, y.one);
-        berth_vec_store_part(of->y, as.dtype, half + i, rest, y.two);
+    if (i < of->half) {
+        rope_halves_rest(of, as, i);
     }
 }
 
@@ -133,14 +155,14 @@ BERTH_INLINE void rope_neighbours_at(const rope_head *of, berth_sweep_kind as, i
     if (as.dtype == BERTH_DTYPE_BF16) {
         const berth_vec x = berth_vec_load(of->x + 4 * pair);
         const rope_members y =
-            rope_turned_at(of, pair, berth_vec_first_of(x), berth_vec_second_of(x));
+            rope_turned_by(rope_points_at(of, pair), berth_vec_first_of(x), berth_vec_second_of(x));
         rope_store_pairs(as, of->y, 2 * pair, y.one, y.two);
         return;
     }
     const berth_vec low = berth_vec_load_as(of->x, as.dtype, 2 * pair);
     const berth_vec high = berth_vec_load_as(of->x, as.dtype, 2 * pair + BERTH_LANES);
-    const rope_members y =
-        rope_turned_at(of, pair, berth_vec_even(low, high), berth_vec_odd(low, high));
+    const rope_members y = rope_turned_by(rope_points_at(of, pair), berth_vec_even(low, high),
+                                          berth_vec_odd(low, high));
     berth_sweep_store(as, of->y, 2 * pair, berth_vec_low(y.one, y.two));
     berth_sweep_store(as, of->y, 2 * pair + BERTH_LANES, berth_vec_high(y.one, y.two));
 }
@@ -162,6 +184,8 @@ BERTH_INLINE void rope_neighbours(const rope_head *of, berth_sweep_kind as) {
 }
 
 // ---- heads of a token ---------------------------------------------------------------------------
+
+#define ROPE_HELD 64 // pairs of a head of 128, the common width
 
 // Heads that one circle turns, `from_step` and `to_step` bytes apart.
 typedef struct rope_heads {
@@ -187,8 +211,36 @@ static inline void rope_order(float *circle, int64_t half, berth_dtype dtype) {
     }
 }
 
+// Heads by halves of so many pairs: what turns them stays in registers from head to head. Out of
+// the caches that takes two thirds of the time.
+BERTH_INLINE void rope_turn_held(const rope_heads *of, berth_sweep_kind as) {
+    rope_points held[ROPE_HELD / BERTH_LANES];
+    rope_head head = of->first;
+    head.half = ROPE_HELD;
+    BERTH_UNROLL
+    for (int64_t i = 0; i < ROPE_HELD; i += BERTH_LANES) {
+        held[i / BERTH_LANES] = rope_points_at(&head, i);
+    }
+    for (int64_t k = 0; k < of->count; ++k, head.x += of->from_step, head.y += of->to_step) {
+        BERTH_UNROLL
+        for (int64_t i = 0; i < ROPE_HELD; i += 2 * BERTH_LANES) {
+            const rope_points *by = held + i / BERTH_LANES;
+            if (as.dtype == BERTH_DTYPE_BF16) {
+                rope_halves_by_pairs(&head, as, i, by[0], by[1]);
+            } else {
+                rope_halves_at(&head, as, i, by[0]);
+                rope_halves_at(&head, as, i + BERTH_LANES, by[1]);
+            }
+        }
+    }
+}
+
 BERTH_INLINE void rope_turn_as(const rope_heads *of, berth_sweep_kind as) {
     rope_head head = of->first;
+    if (of->is_neox && head.half == ROPE_HELD && as.dtype != BERTH_DTYPE_F16) {
+        rope_turn_held(of, as);
+        return;
+    }
     for (int64_t i = 0; i < of->count; ++i, head.x += of->from_step, head.y += of->to_step) {
         if (of->is_neox) {
             rope_halves(&head, as);
