@@ -159,11 +159,11 @@ BERTH_INLINE berth_vec by_erf(const berth_activation *self, berth_dtype dtype, b
 // Columns that are worked at together, at most, and what is kept of their gates: first themselves,
 // then gelu of them. They are floats with the bits of each vector, or words with those of each
 // pair.
-#define SPAN 4096
+#define SPAN 2048
 
 // Why few in float32: memory reads while gates are packed and writes while results are, and takes
 // both faster the more often they take turns: 0.81 of a copy's speed, by 4096 columns 0.72. In 16
-// bits 512 are slower, 0.55 and not 0.63: the gelu of few waits for its own steps.
+// bits 1024 are slower, 0.74 and not 0.77: the gelu of few waits for its own steps.
 BERTH_INLINE int64_t span_of(berth_dtype dtype) {
     return dtype == BERTH_DTYPE_F32 ? 512 : SPAN;
 }
