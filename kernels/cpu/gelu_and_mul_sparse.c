@@ -233,7 +233,7 @@ typedef struct unpacking {
 BERTH_INLINE two unpack(unpacking *at, int are_words) {
     if (are_words) {
         const uint32_t words = *at->bits++;
-        const berth_vec pairs = berth_vec_spread_words((const void *)at->from, words);
+        const berth_vec pairs = berth_vec_spread_words(at->from, words);
         at->from += sizeof(uint16_t) * (size_t)__builtin_popcount(words);
         return (two){
             {berth_vec_first_of(pairs), berth_vec_second_of(pairs)}

@@ -1,41 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of ropes share: cosines and sines of angles, and pairs of a head turned by them.
+// What the kernels of ropes share: pairs of a head turned by cosines and sines (rope_circle.h).
 #ifndef BERTH_KERNELS_CPU_ROPE_TURN_H
 #define BERTH_KERNELS_CPU_ROPE_TURN_H
 
+#include <cpu/rope_circle.h>
 #include <cpu/sweep.h>
-
-// Cosine and sine of an angle of at least 0 and below 10^6, each rounded once from what is right to
-// 40 bits: in plain double arithmetic, which the compiler can vectorise, cosf and sinf it cannot.
-BERTH_INLINE void circle_at(double angle, float *out_cosine, float *out_sine) {
-    // angle = n·π/2 + r with |r| ≤ π/4; adding 1.5·2^52 rounds to the integer n in the low bits.
-    const double shifted = angle * 0x1.45f306dc9c883p-1 + 0x1.8p+52;
-    const double whole = shifted - 0x1.8p+52;
-    uint64_t n;
-    memcpy(&n, &shifted, sizeof n);
-    // π/2 in two parts: the product with the first is exact.
-    const double r = (angle - whole * 0x1.921fb544p+0) - whole * 0x1.0b4611a626331p-34;
-    const double square = r * r;
-    double sine = 1.0 / 6227020800;
-    sine = sine * square - 1.0 / 39916800;
-    sine = sine * square + 1.0 / 362880;
-    sine = sine * square - 1.0 / 5040;
-    sine = sine * square + 1.0 / 120;
-    sine = sine * square - 1.0 / 6;
-    sine = (sine * square) * r + r;
-    double cosine = 1.0 / 479001600;
-    cosine = cosine * square - 1.0 / 3628800;
-    cosine = cosine * square + 1.0 / 40320;
-    cosine = cosine * square - 1.0 / 720;
-    cosine = cosine * square + 1.0 / 24;
-    cosine = cosine * square - 0.5;
-    cosine = cosine * square + 1.0;
-    // Every quarter turn takes cosine to sine and sine to −cosine.
-    const double turned_cosine = n & 1 ? sine : cosine;
-    const double turned_sine = n & 1 ? cosine : sine;
-    *out_cosine = (float)((n + 1) & 2 ? -turned_cosine : turned_cosine);
-    *out_sine = (float)(n & 2 ? -turned_sine : turned_sine);
-}
 
 // ---- one head -----------------------------------------------------------------------------------
 
@@ -88,10 +57,6 @@ BERTH_INLINE void rope_store_pairs(berth_sweep_kind as, char *y, int64_t first, 
                                    berth_vec high) {
     const berth_sweep_kind whole = {.dtype = BERTH_DTYPE_F32, .is_past = as.is_past};
     berth_sweep_store(whole, y + 2 * first, 0, berth_sweep_pairs_of(as, low, high));
-}
-
-BERTH_INLINE int rope_is_by_pairs(berth_dtype dtype, int64_t half) {
-    return dtype == BERTH_DTYPE_BF16 && half % (2 * BERTH_LANES) == 0;
 }
 
 // bf16 by pairs of columns from `first` on, the circle in the order of rope_order.
@@ -197,22 +162,23 @@ typedef struct rope_heads {
     int is_past;     // full vectors are stored past the caches where a head's place allows it
 } rope_heads;
 
-// The circle of heads of a dtype that are turned by halves, once it is known: where columns come by
-// pairs, so do its points.
-static inline void rope_order(float *circle, int64_t half, berth_dtype dtype) {
-    if (!rope_is_by_pairs(dtype, half)) {
-        return;
-    }
-    for (int64_t i = 0; i < 2 * half; i += 2 * BERTH_LANES) {
-        const berth_vec a = berth_vec_load(circle + i);
-        const berth_vec b = berth_vec_load(circle + i + BERTH_LANES);
-        berth_vec_store(circle + i, berth_vec_even(a, b));
-        berth_vec_store(circle + i + BERTH_LANES, berth_vec_odd(a, b));
+// One of them by halves of ROPE_HELD pairs.
+BERTH_INLINE void rope_head_held(const rope_head *of, berth_sweep_kind as,
+                                 const rope_points *held) {
+    BERTH_UNROLL
+    for (int64_t i = 0; i < ROPE_HELD; i += 2 * BERTH_LANES) {
+        const rope_points *by = held + i / BERTH_LANES;
+        if (as.dtype == BERTH_DTYPE_BF16) {
+            rope_halves_by_pairs(of, as, i, by[0], by[1]);
+        } else {
+            rope_halves_at(of, as, i, by[0]);
+            rope_halves_at(of, as, i + BERTH_LANES, by[1]);
+        }
     }
 }
 
-// Heads by halves of so many pairs: what turns them stays in registers from head to head. Out of
-// the caches that takes two thirds of the time.
+// What turns them stays in registers from head to head. Out of the caches that takes two thirds of
+// the time.
 BERTH_INLINE void rope_turn_held(const rope_heads *of, berth_sweep_kind as) {
     rope_points held[ROPE_HELD / BERTH_LANES];
     rope_head head = of->first;
@@ -222,16 +188,7 @@ BERTH_INLINE void rope_turn_held(const rope_heads *of, berth_sweep_kind as) {
         held[i / BERTH_LANES] = rope_points_at(&head, i);
     }
     for (int64_t k = 0; k < of->count; ++k, head.x += of->from_step, head.y += of->to_step) {
-        BERTH_UNROLL
-        for (int64_t i = 0; i < ROPE_HELD; i += 2 * BERTH_LANES) {
-            const rope_points *by = held + i / BERTH_LANES;
-            if (as.dtype == BERTH_DTYPE_BF16) {
-                rope_halves_by_pairs(&head, as, i, by[0], by[1]);
-            } else {
-                rope_halves_at(&head, as, i, by[0]);
-                rope_halves_at(&head, as, i + BERTH_LANES, by[1]);
-            }
-        }
+        rope_head_held(&head, as, held);
     }
 }
 

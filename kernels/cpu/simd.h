@@ -36,7 +36,6 @@
     typedef uint8_t berth_vec_bytes __attribute__((vector_size(BERTH_LANES)));
 
 // The words that are not operators, in every set:
-//
 //   min, max        the second where one is NaN
 //   bound           `limit`, which is above 0, with the sign of a where a is larger or NaN
 //   larger          the larger of two integers
@@ -81,10 +80,8 @@
 //                   of each byte of a third one name
 //
 // dot, dot_bytes, pick_bytes and pack_above, with spread_words, are for machines that
-// berth_vec_has_… them, and no others;
-// not_at_most, pack_lanes and spread_lanes are for sets with BERTH_HAS_TABLE; join_bf16 is for
-// machines that have dot, add_down, add_up, larger_bytes, if_bytes and are_bytes for
-// those that have pick_bytes.
+// berth_vec_has_… them, join_bf16 for those with dot, add_down, add_up, larger_bytes, if_bytes and
+// are_bytes for those with pick_bytes; not_at_most and lanes for sets with BERTH_HAS_TABLE.
 //
 //   store_past      past the caches, to an address of the vector's own alignment; a part of a
 //                   kernel ends with berth_past_end, which orders these stores before what follows
@@ -341,25 +338,21 @@ BERTH_INLINE berth_vec berth_vec_spread_lanes(const float *from, uint32_t lanes)
     return _mm512_maskz_expand_ps((__mmask16)lanes, _mm512_loadu_ps(from));
 }
 
-// Why a quarter of a vector where that is enough: what is packed begins anywhere, and a whole
-// vector then is in two lines. Where few words are taken that is a fifth of the time.
-#define BERTH_FEW_WORDS 8
-BERTH_INLINE uint32_t berth_vec_pack_above(uint16_t *to, berth_vec a, berth_vec b) {
+// Few words as a quarter of a vector: they begin anywhere, and a whole one then is in two lines.
+BERTH_INLINE uint32_t berth_vec_pack_above(void *to, berth_vec a, berth_vec b) {
     const __mmask32 words = _mm512_cmpgt_epi16_mask((__m512i)a, (__m512i)b);
     __asm__("vpcompressw %1, %0%{%2%}%{z%}" : "=v"(b) : "v"(a), "Yk"(words));
-    if (__builtin_popcount(words) <= BERTH_FEW_WORDS) {
-        _mm_storeu_ps((float *)(void *)to, _mm512_castps512_ps128(b));
-    } else {
+    if (__builtin_popcount(words) > 8) {
         _mm512_storeu_ps(to, b);
+    } else {
+        _mm_storeu_ps(to, _mm512_castps512_ps128(b));
     }
     return words;
 }
 
-BERTH_INLINE berth_vec berth_vec_spread_words(const uint16_t *from, uint32_t words) {
-    const float *packed = (const float *)(const void *)from;
-    berth_vec a = __builtin_popcount(words) <= BERTH_FEW_WORDS
-                      ? _mm512_zextps128_ps512(_mm_loadu_ps(packed))
-                      : _mm512_loadu_ps(packed);
+BERTH_INLINE berth_vec berth_vec_spread_words(const void *from, uint32_t words) {
+    berth_vec a = __builtin_popcount(words) > 8 ? _mm512_loadu_ps(from)
+                                                : _mm512_zextps128_ps512(_mm_loadu_ps(from));
     __asm__("vpexpandw %1, %0%{%2%}%{z%}" : "=v"(a) : "v"(a), "Yk"((__mmask32)words));
     return a;
 }
