@@ -28,13 +28,6 @@ typedef struct rope_members {
     berth_vec two;
 } rope_members;
 
-BERTH_INLINE rope_members rope_turned(rope_members x, berth_vec cosine, berth_vec sine) {
-    return (rope_members){
-        .one = x.one * cosine - x.two * sine,
-        .two = x.two * cosine + x.one * sine,
-    };
-}
-
 // A vector of points of a circle.
 typedef struct rope_points {
     berth_vec cosine;
@@ -48,8 +41,11 @@ BERTH_INLINE rope_points rope_points_at(const rope_head *of, int64_t pair) {
     };
 }
 
-BERTH_INLINE rope_members rope_turned_by(rope_points by, berth_vec one, berth_vec two) {
-    return rope_turned((rope_members){one, two}, by.cosine, by.sine);
+BERTH_INLINE rope_members rope_turned(rope_points by, berth_vec one, berth_vec two) {
+    return (rope_members){
+        .one = one * by.cosine - two * by.sine,
+        .two = two * by.cosine + one * by.sine,
+    };
 }
 
 // bf16, by members of pairs of columns.
@@ -67,8 +63,8 @@ BERTH_INLINE void rope_halves_by_pairs(const rope_head *of, berth_sweep_kind as,
     rope_fetch(of, as, second);
     const berth_vec a = berth_vec_load(of->x + 2 * first);
     const berth_vec b = berth_vec_load(of->x + 2 * second);
-    const rope_members low = rope_turned_by(even, berth_vec_first_of(a), berth_vec_first_of(b));
-    const rope_members high = rope_turned_by(odd, berth_vec_second_of(a), berth_vec_second_of(b));
+    const rope_members low = rope_turned(even, berth_vec_first_of(a), berth_vec_first_of(b));
+    const rope_members high = rope_turned(odd, berth_vec_second_of(a), berth_vec_second_of(b));
     rope_store_pairs(as, of->y, first, low.one, high.one);
     rope_store_pairs(as, of->y, second, low.two, high.two);
 }
@@ -78,8 +74,8 @@ BERTH_INLINE void rope_halves_at(const rope_head *of, berth_sweep_kind as, int64
     const int64_t second = of->half + first;
     rope_fetch(of, as, first);
     rope_fetch(of, as, second);
-    const rope_members y = rope_turned_by(by, berth_vec_load_as(of->x, as.dtype, first),
-                                          berth_vec_load_as(of->x, as.dtype, second));
+    const rope_members y = rope_turned(by, berth_vec_load_as(of->x, as.dtype, first),
+                                       berth_vec_load_as(of->x, as.dtype, second));
     berth_sweep_store(as, of->y, first, y.one);
     berth_sweep_store(as, of->y, second, y.two);
 }
@@ -91,8 +87,8 @@ BERTH_INLINE void rope_halves_rest(const rope_head *of, berth_sweep_kind as, int
         .cosine = berth_vec_load_part(of->circle, BERTH_DTYPE_F32, first, rest),
         .sine = berth_vec_load_part(of->circle, BERTH_DTYPE_F32, half + first, rest),
     };
-    const rope_members y = rope_turned_by(by, berth_vec_load_part(of->x, as.dtype, first, rest),
-                                          berth_vec_load_part(of->x, as.dtype, half + first, rest));
+    const rope_members y = rope_turned(by, berth_vec_load_part(of->x, as.dtype, first, rest),
+                                       berth_vec_load_part(of->x, as.dtype, half + first, rest));
     berth_vec_store_part(of->y, as.dtype, first, rest, y.one);
     berth_vec_store_part(of->y, as.dtype, half + first, rest, y.two);
 }
@@ -120,14 +116,14 @@ BERTH_INLINE void rope_neighbours_at(const rope_head *of, berth_sweep_kind as, i
     if (as.dtype == BERTH_DTYPE_BF16) {
         const berth_vec x = berth_vec_load(of->x + 4 * pair);
         const rope_members y =
-            rope_turned_by(rope_points_at(of, pair), berth_vec_first_of(x), berth_vec_second_of(x));
+            rope_turned(rope_points_at(of, pair), berth_vec_first_of(x), berth_vec_second_of(x));
         rope_store_pairs(as, of->y, 2 * pair, y.one, y.two);
         return;
     }
     const berth_vec low = berth_vec_load_as(of->x, as.dtype, 2 * pair);
     const berth_vec high = berth_vec_load_as(of->x, as.dtype, 2 * pair + BERTH_LANES);
-    const rope_members y = rope_turned_by(rope_points_at(of, pair), berth_vec_even(low, high),
-                                          berth_vec_odd(low, high));
+    const rope_members y =
+        rope_turned(rope_points_at(of, pair), berth_vec_even(low, high), berth_vec_odd(low, high));
     berth_sweep_store(as, of->y, 2 * pair, berth_vec_low(y.one, y.two));
     berth_sweep_store(as, of->y, 2 * pair + BERTH_LANES, berth_vec_high(y.one, y.two));
 }

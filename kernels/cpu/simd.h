@@ -68,8 +68,8 @@
 //   table           the number of a table of BERTH_TABLE that the lowest bits of each lane name;
 //                   fast where BERTH_HAS_TABLE
 //   not_at_most     bits: the lanes that are above the other's, or NaN
-//   pack_lanes      stores lanes, bits, one behind the other, and anything behind them, a vector in
-//                   all; spread_lanes: takes them apart again, 0 in the other lanes
+//   pack_lanes      stores lanes, bits, one behind the other, and anything behind them, a vector at
+//                   most; spread_lanes: takes them apart again, 0 in the other lanes
 //   pack_above      the same of signed words above the other's, returns their bits; spread_words
 //   dot_words       sum + the products of both pairs of signed 16 bits of each lane
 //   dot_bytes       sum + the four products of unsigned bytes by signed ones of each lane
@@ -81,7 +81,7 @@
 //
 // dot, dot_bytes, pick_bytes and pack_above, with spread_words, are for machines that
 // berth_vec_has_… them, join_bf16 for those with dot, add_down, add_up, larger_bytes, if_bytes and
-// are_bytes for those with pick_bytes; not_at_most and lanes for sets with BERTH_HAS_TABLE.
+// are_bytes for those with pick_bytes; not_at_most, …_lanes for sets with BERTH_HAS_TABLE.
 //
 //   store_past      past the caches, to an address of the vector's own alignment; a part of a
 //                   kernel ends with berth_past_end, which orders these stores before what follows
