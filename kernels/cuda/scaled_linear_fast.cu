@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // scaled_linear on compute capability 9.0 with results of 16 bits, where an output has one scale:
-// the kernel that streams codes for few rows, that of batch_scaled.cu for some of e4m3, cuBLASLt
-// for the rest. Of e4m3 it scales by rows and outputs itself; of i8, and where that is faster,
-// since it can then share out the depth, it makes sums in i32 and f32, and a kernel behind it
-// scales them. What this does not take is left to gpu.scaled_linear.
+// the kernel that streams codes for few rows, that of batch_scaled.cu for some of e4m3, that of
+// many_scaled.cu for many, cuBLASLt for the rest. Of e4m3 it scales by rows and outputs itself; of
+// i8, and where that is faster, since it can then share out the depth, it makes sums in i32 and
+// f32, and a kernel behind it scales them. What this does not take is left to gpu.scaled_linear.
 #include <cuda/codes/batch.h>
+#include <cuda/codes/many.h>
 #include <cuda/product/product.h>
 
 #include <tensor.h>
@@ -301,6 +302,9 @@ berth_status forward(void *self, const berth_op_args *args) {
     }
     if (all.rows <= CUDA_CODED_ROWS) {
         return cuda_coded_scaled(op, all, op->codes, y);
+    }
+    if (op->codes == BERTH_DTYPE_F8_E4M3FN && cuda_many_takes(op, all)) {
+        return cuda_many_scaled(op, all, y);
     }
     if (op->scaled && !is_summed(op, all.rows)) {
         return run_scaled(op, all, y, room);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of tiles of a matrix of 16-bit elements into shared memory, which lay them out as panels
-// (wgmma.h) and count their bytes at a barrier: compute capability 9. The matrix is described once
-// by the driver, whose function is looked up: nothing of it is linked.
+// Copies of tiles of a matrix of bytes or 16-bit elements into shared memory, which lay them out as
+// panels (wgmma.h) and count their bytes at a barrier: compute capability 9. The matrix is
+// described once by the driver, whose function is looked up: nothing of it is linked.
 #ifndef BERTH_KERNELS_CUDA_TILE_H
 #define BERTH_KERNELS_CUDA_TILE_H
 
@@ -50,6 +50,34 @@ static inline bool cuda_describe_tiles(cuda_tile_encode encode, const cuda_tiled
     return encode(out, CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, const_cast<void *>(matrix.data), sizes,
                   gaps, tile, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                   matrix.fetched, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+// A matrix of rows of bytes or 16-bit elements, of which a box has `columns` by `rows`; what is
+// behind its end is zeros, and is not written.
+struct cuda_boxed {
+    const void *data;
+    int64_t rows;
+    int64_t row_bytes;
+    int64_t gap; // bytes
+    int box_rows;
+    int box_columns;
+    CUtensorMapDataType type;
+    CUtensorMapSwizzle order;
+};
+
+static inline bool cuda_describe_boxes(const cuda_boxed &matrix, CUtensorMap *out) {
+    const cuda_tile_encode encode = cuda_find_tile_encode();
+    const cuuint64_t width = matrix.type == CU_TENSOR_MAP_DATA_TYPE_UINT8 ? 1 : 2;
+    const cuuint64_t row_bytes = static_cast<cuuint64_t>(matrix.row_bytes);
+    const cuuint64_t sizes[2] = {row_bytes / width, static_cast<cuuint64_t>(matrix.rows)};
+    const cuuint64_t gaps[1] = {static_cast<cuuint64_t>(matrix.gap)};
+    const cuuint32_t box[2] = {static_cast<cuuint32_t>(matrix.box_columns),
+                               static_cast<cuuint32_t>(matrix.box_rows)};
+    const cuuint32_t steps[2] = {1, 1};
+    return encode &&
+           encode(out, matrix.type, 2, const_cast<void *>(matrix.data), sizes, gaps, box, steps,
+                  CU_TENSOR_MAP_INTERLEAVE_NONE, matrix.order, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
 // The tile whose first element is `column` of `row`. `map` is a parameter of the kernel.

@@ -99,34 +99,6 @@ __global__ void __launch_bounds__(THREADS + 128, 1)
 
 // ---- the host's side ----------------------------------------------------------------------------
 
-// A matrix of rows of bytes or 16-bit elements, of which a box has `columns` by `rows`; what is
-// behind its end is zeros.
-struct boxed {
-    const void *data;
-    int64_t rows;
-    int64_t row_bytes;
-    int64_t gap; // bytes
-    int box_rows;
-    int box_columns;
-    CUtensorMapDataType type;
-    CUtensorMapSwizzle order;
-};
-
-bool describe(const boxed &matrix, CUtensorMap *out) {
-    const cuda_tile_encode encode = cuda_find_tile_encode();
-    const cuuint64_t width = matrix.type == CU_TENSOR_MAP_DATA_TYPE_UINT8 ? 1 : 2;
-    const cuuint64_t row_bytes = static_cast<cuuint64_t>(matrix.row_bytes);
-    const cuuint64_t sizes[2] = {row_bytes / width, static_cast<cuuint64_t>(matrix.rows)};
-    const cuuint64_t gaps[1] = {static_cast<cuuint64_t>(matrix.gap)};
-    const cuuint32_t box[2] = {static_cast<cuuint32_t>(matrix.box_columns),
-                               static_cast<cuuint32_t>(matrix.box_rows)};
-    const cuuint32_t steps[2] = {1, 1};
-    return encode &&
-           encode(out, matrix.type, 2, const_cast<void *>(matrix.data), sizes, gaps, box, steps,
-                  CU_TENSOR_MAP_INTERLEAVE_NONE, matrix.order, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-}
-
 // As many as run at once; a few less where every tile then has its own, or each the same number:
 // what blocks exchange costs more than a sixth of the multiprocessors, which cannot use the memory
 // any faster.
@@ -146,17 +118,17 @@ berth_status launch(const gpu_op *op, const cuda_coded &all, const cuda_batch_ro
     CUtensorMap weight = {};
     CUtensorMap x = {};
     const int64_t x_bytes = int64_t{all.bytes} * K::X_PANELS * 128 / K::UNIT_BYTES;
-    const boxed of_weight = {all.weight,
-                             all.outputs,
-                             all.bytes,
-                             all.bytes,
-                             CUDA_BATCH_TILE,
-                             K::UNIT_BYTES,
-                             CU_TENSOR_MAP_DATA_TYPE_UINT8,
-                             K::WEIGHT_ORDER};
-    const boxed of_x = {all.x,   all.rows,         x_bytes,   all.x_gap,
-                        K::ROWS, K::PANEL_COLUMNS, K::X_TYPE, CU_TENSOR_MAP_SWIZZLE_128B};
-    if (!describe(of_weight, &weight) || !describe(of_x, &x)) {
+    const cuda_boxed of_weight = {all.weight,
+                                  all.outputs,
+                                  all.bytes,
+                                  all.bytes,
+                                  CUDA_BATCH_TILE,
+                                  K::UNIT_BYTES,
+                                  CU_TENSOR_MAP_DATA_TYPE_UINT8,
+                                  K::WEIGHT_ORDER};
+    const cuda_boxed of_x = {all.x,   all.rows,         x_bytes,   all.x_gap,
+                             K::ROWS, K::PANEL_COLUMNS, K::X_TYPE, CU_TENSOR_MAP_SWIZZLE_128B};
+    if (!cuda_describe_boxes(of_weight, &weight) || !cuda_describe_boxes(of_x, &x)) {
         return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE,
                                  "the driver does not describe a product's tiles");
     }

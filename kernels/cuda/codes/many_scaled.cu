@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many rows of e4m3 by codes of e4m3. Blocks, one a multiprocessor, go through tiles of 128 outputs
+// by 192 rows; one thread brings what they are made of (many_stage.h), two groups of four warps
+// have 64 outputs each, and while one writes its results out (many_results.h) or adds its sums up,
+// the tensor cores have the other's products.
+//
+// The device's power is what bounds it: of Llama-3-8B with 8192 rows on an H200 with the clock at
+// 1.4 GHz, 1.12 to 1.2 PFLOP/s, where cuBLASLt's exact sums have 1.11 to 1.14. What did not pay: x
+// shared by two blocks of a cluster, which wait for each other (0.8 to 0.9), results of a tile
+// beside the next one's products, which take more registers than there are (0.75 to 0.8), and
+// groups that add up at different steps.
+#include <cuda/codes/many_results.h>
+
+namespace {
+
+constexpr uint32_t SHARED_BYTES = STAGES * STAGE_BYTES + GROUPS * OUT_BYTES;
+// Steps behind which the tensor core's sums go to others in f32: its own keep 14 bits of the
+// largest, so they lose more the deeper they are.
+constexpr int PROMOTED = 4;
+constexpr int BRINGING_REGISTERS = 24;
+constexpr int MULTIPLYING_REGISTERS = 240;
+
+// ---- groups that multiply -----------------------------------------------------------------------
+
+__device__ void release(uint32_t barrier) {
+    if (threadIdx.x % 32 == 0) {
+        cuda_barrier_arrive(barrier);
+    }
+}
+
+__device__ void begin_step(uint32_t stage, float *sums, int adds) {
+    const uint32_t own = stage + threadIdx.x / 128 * (OWN * STEP);
+    cuda_group_begin();
+#pragma unroll
+    for (uint32_t i = 0; i < STEP / 32; ++i) {
+        cuda_many_codes(sums, cuda_matrix(own + i * 32, 16),
+                        cuda_matrix(stage + WEIGHT_BYTES + i * 32, 16), i > 0 || adds);
+    }
+    cuda_group_commit();
+}
+
+// A tile's products. A step is released when the next one's are under way.
+__device__ void multiply(const many_ring &ring, int steps, cuda_place *place, float *totals) {
+    cuda_place at = *place;
+#pragma unroll
+    for (int i = 0; i < SUMS; ++i) {
+        totals[i] = 0;
+    }
+    for (int first = 0; first < steps; first += PROMOTED) {
+        float sums[SUMS];
+        uint32_t last = 0;
+        const int end = min(first + PROMOTED, steps);
+        cuda_settle<SUMS>(sums);
+        for (int i = first; i < end; ++i) {
+            cuda_barrier_wait(ring.full + 8 * at.stage, at.parity);
+            begin_step(ring.memory + at.stage * STAGE_BYTES, sums, i > first);
+            if (i > first) {
+                cuda_group_wait<1>();
+                release(last);
+            }
+            last = ring.empty + 8 * at.stage;
+            at.go_on(STAGES);
+        }
+        cuda_group_wait<0>();
+        release(last);
+        cuda_settle<SUMS>(sums);
+#pragma unroll
+        for (int i = 0; i < SUMS; ++i) {
+            totals[i] += sums[i];
+        }
+    }
+    *place = at;
+}
+
+template <typename T>
+__device__ void multiply_all(const many_call &in, const many_ring &ring, const CUtensorMap *y,
+                             float *of_rows) {
+    const uint32_t out = ring.memory + STAGES * STAGE_BYTES + threadIdx.x / 128 * OUT_BYTES;
+    cuda_place at = {0, 0};
+    for (int tile = static_cast<int>(blockIdx.x); tile < in.tiles();
+         tile += static_cast<int>(gridDim.x)) {
+        float totals[SUMS];
+        const many_ends ends(in, place_of(in, tile), of_rows);
+        multiply(ring, in.steps, &at, totals);
+        finish<T>(ends, totals, y, out);
+    }
+    if (threadIdx.x % 128 == 0) {
+        wait_for_sent();
+    }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(THREADS, 1)
+    many_kernel(many_call in, const __grid_constant__ CUtensorMap weight,
+                const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap y) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    __shared__ __align__(8) uint64_t signals[2 * STAGES];
+    __shared__ __align__(8) float of_rows[GROUPS][ROWS];
+    const uint32_t signal = static_cast<uint32_t>(__cvta_generic_to_shared(signals));
+    const many_ring ring = {static_cast<uint32_t>(__cvta_generic_to_shared(shared)), signal,
+                            signal + 8 * STAGES};
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < STAGES; ++stage) {
+            cuda_barrier_init(ring.full + 8 * stage, 1);
+            cuda_barrier_init(ring.empty + 8 * stage, GROUPS * 4);
+        }
+        cuda_barrier_publish();
+    }
+    __syncthreads();
+    gpu_wait_for_inputs();
+    if (threadIdx.x >= GROUPS * 128) {
+        cuda_give_back<BRINGING_REGISTERS>();
+        if (threadIdx.x == GROUPS * 128) {
+            bring(in, ring, &weight, &x);
+        }
+    } else {
+        cuda_ask_for<MULTIPLYING_REGISTERS>();
+        multiply_all<T>(in, ring, &y, of_rows[threadIdx.x / 128]);
+    }
+}
+
+// ---- the host's side ----------------------------------------------------------------------------
+
+int tiles_of(int count, int of) {
+    return static_cast<int>(gpu_ceil(count, of));
+}
+
+bool describe(const cuda_coded &all, CUtensorMap *weight, CUtensorMap *x, CUtensorMap *y) {
+    constexpr CUtensorMapDataType CODES = CU_TENSOR_MAP_DATA_TYPE_UINT8;
+    constexpr CUtensorMapDataType NUMBERS = CU_TENSOR_MAP_DATA_TYPE_UINT16;
+    constexpr CUtensorMapSwizzle ORDER = CU_TENSOR_MAP_SWIZZLE_128B;
+    const int64_t y_bytes = int64_t{all.outputs} * 2;
+    return cuda_describe_boxes(
+               {all.weight, all.outputs, all.bytes, all.bytes, TILE, STEP, CODES, ORDER}, weight) &&
+           cuda_describe_boxes({all.x, all.rows, all.bytes, all.x_gap, ROWS, STEP, CODES, ORDER},
+                               x) &&
+           cuda_describe_boxes(
+               {all.y, all.rows, y_bytes, all.y_gap * 2, PART_ROWS, OWN, NUMBERS, ORDER}, y);
+}
+
+template <typename T> berth_status launch(const gpu_op *op, const cuda_coded &all) {
+    const auto kernel = many_kernel<T>;
+    CUtensorMap weight;
+    CUtensorMap x;
+    CUtensorMap y;
+    const many_call call = {all, tiles_of(all.bytes, STEP), tiles_of(all.outputs, TILE),
+                            tiles_of(all.rows, ROWS)};
+    if (!describe(all, &weight, &x, &y)) {
+        return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE,
+                                 "the driver does not describe a product's tiles");
+    }
+    const cudaError_t error =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
+    if (error != cudaSuccess) {
+        return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
+                                 SHARED_BYTES, cudaGetErrorString(error));
+    }
+    const gpu_grid grid = {dim3(static_cast<unsigned>(op->gpu->multiprocessors[op->device])),
+                           dim3(THREADS), SHARED_BYTES};
+    return gpu_run(op, "a product of many rows of codes", grid, kernel, call, weight, x, y);
+}
+
+} // namespace
+
+// Tiles that are started together end together, so a last wave that is not full is lost time.
+bool cuda_many_takes(const gpu_op *op, const cuda_coded &all) {
+    constexpr int64_t LEAST_ROWS = 1024;
+    constexpr int64_t LEAST_WAVES = 4;
+    const int64_t blocks = op->gpu->multiprocessors[op->device];
+    const int64_t tiles = int64_t{tiles_of(all.outputs, TILE)} * tiles_of(all.rows, ROWS);
+    const int64_t waves = gpu_ceil(tiles, blocks);
+    const uintptr_t places = reinterpret_cast<uintptr_t>(all.x) |
+                             reinterpret_cast<uintptr_t>(all.y) |
+                             static_cast<uintptr_t>(all.x_gap | all.y_gap * 2 | all.bytes);
+    return !all.bias && all.rows >= LEAST_ROWS && waves >= LEAST_WAVES &&
+           tiles * 100 >= waves * blocks * 92 && places % 16 == 0;
+}
+
+berth_status cuda_many_scaled(const gpu_op *op, const cuda_coded &all, berth_dtype y) {
+    return y == BERTH_DTYPE_BF16 ? launch<gpu_bf16>(op, all) : launch<gpu_f16>(op, all);
+}
