@@ -12,8 +12,10 @@
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 16") // what the next loop indexes stays in registers
 #define LINE   64                       // bytes
+#define PAGE   4096                     // of them: how far ahead is prefetched
 
 typedef float floats __attribute__((vector_size(LINE)));
+typedef uint64_t words __attribute__((vector_size(LINE)));
 
 // ---- memory -------------------------------------------------------------------------------------
 
@@ -67,7 +69,7 @@ INLINE float read_way(const char *from, size_t bytes, berth_stream_way way) {
     case BERTH_STREAM_NEAR:
         return read_places(from, bytes, 1, 256);
     case BERTH_STREAM_FAR:
-        return read_places(from, bytes, 1, 4096);
+        return read_places(from, bytes, 1, PAGE);
     case BERTH_STREAM_EIGHT:
         return read_places(from, bytes, 8, 0);
     default:
@@ -78,6 +80,29 @@ INLINE float read_way(const char *from, size_t bytes, berth_stream_way way) {
 INLINE void copy_lines(char *to, const char *from, size_t bytes) {
     for (size_t i = 0; i < bytes; i += sizeof(floats)) {
         *(floats *)(void *)(to + i) = *(const floats *)(const void *)(from + i);
+    }
+}
+
+// Added up, so that none is left out. Why not what they differ in: that may be nothing, and some
+// machines write zeros faster.
+INLINE void read_lines(words *kept, const char *from, size_t lines, size_t ahead) {
+    for (size_t line = 0; line < lines; ++line) {
+        if (ahead) {
+            __builtin_prefetch(from + ahead + line * LINE, 0, 3);
+        }
+        *kept += *(const words *)(const void *)(from + line * LINE);
+    }
+}
+
+INLINE void pass_lines(char *to, const char *from, size_t turns, const berth_stream_mix *mix) {
+    for (size_t turn = 0; turn < turns; ++turn) {
+        words kept = {0};
+        read_lines(&kept, from, mix->reads, 0);
+        for (size_t line = 0; line < mix->writes; ++line) {
+            *(words *)(void *)(to + line * LINE) = kept;
+        }
+        from += mix->reads * LINE;
+        to += mix->writes * LINE;
     }
 }
 
@@ -127,6 +152,29 @@ AVX2 static void copy_past_avx2(char *to, const char *from, size_t bytes) {
         _mm256_stream_ps((float *)(void *)(to + i), half);
     }
     _mm_sfence();
+}
+
+AVX512 static void pass_avx512(char *to, const char *from, size_t turns,
+                               const berth_stream_mix *mix) {
+    pass_lines(to, from, turns, mix);
+}
+
+AVX512 static void pass_past_avx512(char *to, const char *from, size_t turns,
+                                    const berth_stream_mix *mix) {
+    for (size_t turn = 0; turn < turns; ++turn) {
+        words kept = {0};
+        read_lines(&kept, from, mix->reads, PAGE);
+        for (size_t line = 0; line < mix->writes; ++line) {
+            _mm512_stream_si512((__m512i *)(void *)(to + line * LINE), (__m512i)kept);
+        }
+        from += mix->reads * LINE;
+        to += mix->writes * LINE;
+    }
+    _mm_sfence();
+}
+
+AVX2 static void pass_avx2(char *to, const char *from, size_t turns, const berth_stream_mix *mix) {
+    pass_lines(to, from, turns, mix);
 }
 
 AVX512 static double multiply_avx512(uint64_t rounds, float *sink) {
@@ -251,6 +299,16 @@ void berth_stream_copy_past(void *to, const void *from, size_t bytes) {
     }
 }
 
+void berth_stream_pass(void *to, const void *from, size_t turns, const berth_stream_mix *mix) {
+    if (__builtin_cpu_supports("avx512f")) {
+        (mix->is_past ? pass_past_avx512 : pass_avx512)(to, from, turns, mix);
+    } else if (__builtin_cpu_supports("avx2")) {
+        pass_avx2(to, from, turns, mix);
+    } else {
+        pass_lines(to, from, turns, mix);
+    }
+}
+
 double berth_stream_multiply_f32(uint64_t rounds, float *sink) {
     return __builtin_cpu_supports("avx512f") ? multiply_avx512(rounds, sink)
            : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")
@@ -278,6 +336,10 @@ void berth_stream_copy(void *to, const void *from, size_t bytes) {
 
 void berth_stream_copy_past(void *to, const void *from, size_t bytes) {
     copy_lines(to, from, bytes);
+}
+
+void berth_stream_pass(void *to, const void *from, size_t turns, const berth_stream_mix *mix) {
+    pass_lines(to, from, turns, mix);
 }
 
 double berth_stream_multiply_f32(uint64_t rounds, float *sink) {

@@ -5,6 +5,7 @@
 #ifndef BERTH_BASE_STREAM_H
 #define BERTH_BASE_STREAM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +31,16 @@ float berth_stream_read(const void *from, size_t bytes, berth_stream_way way);
 // Through the caches, or past them.
 void berth_stream_copy(void *to, const void *from, size_t bytes);
 void berth_stream_copy_past(void *to, const void *from, size_t bytes);
+
+// A pass over lines of 64 bytes that reads so many of them and then writes so many, and again.
+typedef struct berth_stream_mix {
+    size_t reads;
+    size_t writes;
+    bool is_past; // stores go past the caches, and what is read is prefetched a page ahead
+} berth_stream_mix;
+
+// `turns` times.
+void berth_stream_pass(void *to, const void *from, size_t turns, const berth_stream_mix *mix);
 
 // Multiplies and adds in registers; returns the floating-point operations that these were, 0 when
 // the machine has no such instruction. `sink` is written to, for the compiler.

@@ -17,6 +17,7 @@
 #define RUN_NS      10000000000 // after which there is no further run
 #define STEPS       3           // of the graph in one run; the first is not counted
 #define DENSE_FLOPS 16.0 // operations a byte from which on arithmetic is what a case is about
+#define MIXED_LINES 8    // of what a pass has fewer of, at most
 #define CACHES      4    // as many last-level caches the copies of a case are large
 #define NS_PER_S    1e9
 #define ARENA_BLOCK ((size_t)1 << 20)
@@ -83,9 +84,33 @@ static bool is_copying(const berth_op_side *side) {
            0.1 * berth_op_case_bytes(side->of, side->graph, false);
 }
 
+// Lines that are read and written in about the proportion in which the op does it, at most
+// MIXED_LINES of the fewer; none where it writes about as much as it reads.
+static berth_stream_mix mix_of(const berth_op_side *side) {
+    const double writes = berth_op_case_bytes(side->of, side->graph, true);
+    const double reads = berth_op_case_bytes(side->of, side->graph, false) - writes;
+    const double ratio = fmax(reads, writes) / fmin(reads, writes);
+    size_t fewer = 1;
+    if (!is_copying(side) || ratio < 1.1 || isinf(ratio)) {
+        return (berth_stream_mix){.reads = 0};
+    }
+    while (fewer < MIXED_LINES &&
+           fabs(round((double)fewer * ratio) / ((double)fewer * ratio) - 1) > 0.02) {
+        ++fewer;
+    }
+    const size_t more = (size_t)round((double)fewer * ratio);
+    return reads > writes ? (berth_stream_mix){.reads = more, .writes = fewer}
+                          : (berth_stream_mix){.reads = fewer, .writes = more};
+}
+
 static berth_status measure_roofs(op_bench *bench, const berth_op_side *side) {
     if (!bench->has_roofs) {
         return BERTH_OK;
+    }
+    const berth_stream_mix mix = mix_of(side);
+    if (mix.reads > 0) {
+        BERTH_TRY(berth_roof_mix(&bench->roof, berth_op_case_bytes(side->of, side->graph, false),
+                                 side->size.copies, &mix));
     }
     BERTH_TRY(is_copying(side)
                   ? berth_roof_copy(&bench->roof, berth_op_case_bytes(side->of, side->graph, false),
@@ -143,6 +168,11 @@ static double multiply_roof(const op_bench *bench, const berth_graph *graph) {
                : bench->roof.multiply_f32;
 }
 
+// Whether operations are what the case counts, not bytes.
+static bool is_dense(const op_work *of) {
+    return of->flops > DENSE_FLOPS * of->bytes;
+}
+
 static op_work work_of(const op_bench *bench, const berth_op_side *side) {
     op_work work = {
         .bytes = berth_op_case_bytes(side->of, side->graph, false),
@@ -156,6 +186,25 @@ static op_work work_of(const op_bench *bench, const berth_op_side *side) {
                 : is_copying(side)                     ? "copying"
                                                        : "reading";
     return work;
+}
+
+// What the share is one of; and where the op does not write as much as it reads, what a pass with
+// its proportion reaches, which no copy has to.
+static const char *note_of(const op_bench *bench, const berth_op_side *side,
+                           const berth_op_rival *rival, const op_times *best) {
+    berth_arena *arena = bench->session->arena;
+    const op_work of = work_of(bench, side);
+    const berth_stream_mix mix = mix_of(side);
+    if (rival->task_count > 0) {
+        return berth_arena_printf(arena, "%s; %s, %s: %.1f, %.2f of it", of.roof,
+                                  berth_onednn_version(bench->onednn), rival->type,
+                                  (is_dense(&of) ? of.flops : of.bytes) / 1e9 / best->theirs,
+                                  best->theirs / best->median);
+    }
+    return mix.reads == 0 ? of.roof
+                          : berth_arena_printf(arena, "%s; %.2f of reading %zu, writing %zu",
+                                               of.roof, of.bytes / best->median / bench->roof.mix,
+                                               mix.reads, mix.writes);
 }
 
 // Whether the case reaches what is asked for; NULL where nothing is, or what it is a share of is
@@ -175,13 +224,12 @@ static void report(op_bench *bench, const berth_op_side *side, const berth_op_ri
                    op_times *best) {
     berth_bench_row *row = &bench->rows[bench->row_count++];
     const op_work of = work_of(bench, side);
-    const bool is_dense = of.flops > DENSE_FLOPS * of.bytes;
-    const double work = (is_dense ? of.flops : of.bytes) / 1e9;
+    const double work = (is_dense(&of) ? of.flops : of.bytes) / 1e9;
     *row = (berth_bench_row){
         .name = side->of->name,
         .threads = bench->threads,
         .value = work / best->median,
-        .unit = is_dense ? "GFLOP/s" : "GB/s",
+        .unit = is_dense(&of) ? "GFLOP/s" : "GB/s",
         .ceiling = bench->has_roofs ? work / of.seconds : (double)NAN,
         .p10 = work / berth_bench_quantile(best->samples, best->count, 0.9),
         .p90 = work / berth_bench_quantile(best->samples, best->count, 0.1),
@@ -189,14 +237,7 @@ static void report(op_bench *bench, const berth_op_side *side, const berth_op_ri
     };
     row->share = row->value / row->ceiling;
     row->gate = gate_of(bench, side, rival, best, row->share);
-    if (bench->has_roofs) {
-        row->note =
-            rival->task_count == 0
-                ? of.roof
-                : berth_arena_printf(bench->session->arena, "%s; %s, %s: %.1f, %.2f of it", of.roof,
-                                     berth_onednn_version(bench->onednn), rival->type,
-                                     work / best->theirs, best->theirs / best->median);
-    }
+    row->note = bench->has_roofs ? note_of(bench, side, rival, best) : NULL;
 }
 
 static berth_status time_side(op_bench *bench, const berth_op_side *side,
@@ -382,12 +423,13 @@ const berth_command berth_command_bench_op = {
         "processor; a value is the median call of the best of 5 runs, in turns with the ceilings.\n"
         "GB/s: bytes that have to be read and written, beside the median copy of as many, by the\n"
         "same number of threads and in as many places, through the caches or past them, whichever\n"
-        "is faster; or the fastest reader of 1 GiB where next to nothing is written. GFLOP/s: "
-        "beside the fastest\n"
-        "multiply-add of the machine. Where both matter the ceiling is the lower one; the note\n"
-        "says which that is, and what oneDNN reaches for products, convolutions and mixtures in "
-        "the\n"
-        "type of the activations, in the same unit, where libdnnl.so.3 or .2 is "
+        "is faster; or the fastest reader of 1 GiB where next to nothing is written. Where an op\n"
+        "does not write as much as it reads, the note has its share of a pass that reads and\n"
+        "writes lines in the same proportion, which need not be as fast as a copy. GFLOP/s: "
+        "beside\n"
+        "the fastest multiply-add of the machine. Where both matter the ceiling is the lower one;\n"
+        "the note says which that is, and what oneDNN reaches for products, convolutions and\n"
+        "mixtures in the type of the activations, in the same unit, where libdnnl.so.3 or .2 is\n"
         "there.\n"
         "gate: pass at 85 % of the ceiling of activations, norms, ropes, quantization and\n"
         "embedding, at 80 % of oneDNN for products, convolutions and mixtures; else "

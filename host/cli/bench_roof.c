@@ -11,13 +11,13 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/stream.h"
 #include "base/thread.h"
 #include "cli/bench_report.h"
 
 #define MULTIPLY_ROUNDS UINT64_C(1000000) // some milliseconds
 #define COPY_STEPS      3                 // over all places; the first is not counted
 #define NS_PER_S        1e9
+#define LINE            64                   // bytes
 #define CACHE_BYTES     ((double)(32 << 20)) // where the system does not tell
 #define CACHE_SIZE_OF   "/sys/devices/system/cpu/cpu0/cache/index%d/size"
 #define SMALL_FILE      4096
@@ -29,8 +29,9 @@ typedef void (*part_fn)(const team *self, int64_t part, int64_t round);
 typedef struct work {
     part_fn run;
     berth_stream_way way;
-    size_t bytes;  // of a copy's source
+    size_t bytes;  // of a copy's source; of all that a pass reads and writes
     size_t places; // that copies take in turns
+    berth_stream_mix mix;
     int64_t rounds;
 } work;
 
@@ -149,6 +150,19 @@ static void copy_part(const team *self, int64_t part, int64_t round) {
     self->done[part] = 2.0 * (double)bytes;
 }
 
+// A place has what is read, and behind it what is written.
+static void pass_part(const team *self, int64_t part, int64_t round) {
+    const berth_stream_mix *mix = &self->of.mix;
+    const size_t lines = mix->reads + mix->writes;
+    const size_t turns = self->of.bytes / (size_t)self->parts / (lines * LINE);
+    char *place = self->roof->memory + (size_t)round % self->of.places * self->of.bytes;
+    char *from = place + (size_t)part * turns * mix->reads * LINE;
+    char *to =
+        place + ((size_t)self->parts * mix->reads + (size_t)part * mix->writes) * turns * LINE;
+    berth_stream_pass(to, from, turns, mix);
+    self->done[part] = (double)(turns * lines * LINE);
+}
+
 static void multiply_part(const team *self, int64_t part, int64_t round) {
     (void)round;
     self->done[part] = berth_stream_multiply_f32(MULTIPLY_ROUNDS, &self->sinks[part]);
@@ -179,16 +193,30 @@ static berth_status round_of(const berth_roof *roof, part_fn function, berth_str
     return BERTH_OK;
 }
 
-// The first time at every place is not counted.
-static berth_status copy_way(berth_roof *roof, work of, double *seconds) {
+// Through the caches and past them. The first time at every place is not counted.
+static berth_status both_ways(const berth_roof *roof, work of, double *seconds, double *best) {
     for (int way = 0; way < 2; ++way) {
         double done = 0;
         of.way = way == 0 ? BERTH_STREAM_PLAIN : BERTH_STREAM_FAR;
+        of.mix.is_past = way == 1;
         BERTH_TRY(run(roof, &of, seconds, &done));
-        keep_best(&roof->copy, done,
+        keep_best(best, done,
                   berth_bench_quantile(seconds + of.places, (size_t)of.rounds - of.places, 0.5));
     }
     return BERTH_OK;
+}
+
+// `of` but for its places, of which there are `copies` where `most` bytes are enough.
+static berth_status in_turns(const berth_roof *roof, work of, size_t most, size_t copies,
+                             double *best) {
+    of.places = most / of.bytes < copies ? most / of.bytes : copies;
+    of.rounds = (int64_t)of.places * COPY_STEPS;
+    double *seconds = berth_alloc((size_t)of.rounds * sizeof *seconds);
+    const berth_status status =
+        seconds ? both_ways(roof, of, seconds, best)
+                : BERTH_FAIL(OUT_OF_MEMORY, "no memory for %lld times", (long long)of.rounds);
+    berth_free(seconds);
+    return status;
 }
 
 berth_status berth_roof_open(int64_t threads, berth_roof *roof) {
@@ -203,6 +231,7 @@ berth_status berth_roof_open(int64_t threads, berth_roof *roof) {
 void berth_roof_begin(berth_roof *roof) {
     roof->read = 0;
     roof->copy = 0;
+    roof->mix = 0;
     roof->multiply_f32 = 0;
     roof->multiply = 0;
     roof->multiply_i8 = 0;
@@ -215,19 +244,25 @@ berth_status berth_roof_read(berth_roof *roof) {
     return BERTH_OK;
 }
 
+static size_t at_most(size_t wanted, size_t most) {
+    return wanted < most ? wanted : most;
+}
+
 berth_status berth_roof_copy(berth_roof *roof, double bytes, size_t copies) {
     const size_t grain = BERTH_STREAM_GRAIN * (size_t)roof->threads;
     const size_t most = BERTH_ROOF_BYTES / 2;
     const size_t wanted = ((size_t)(bytes / 2) + grain - 1) / grain * grain;
-    work of = {.run = copy_part, .bytes = wanted < most ? wanted : most};
-    of.places = most / of.bytes < copies ? most / of.bytes : copies;
-    of.rounds = (int64_t)of.places * COPY_STEPS;
-    double *seconds = berth_alloc((size_t)of.rounds * sizeof *seconds);
-    const berth_status status =
-        seconds ? copy_way(roof, of, seconds)
-                : BERTH_FAIL(OUT_OF_MEMORY, "no memory for %lld times", (long long)of.rounds);
-    berth_free(seconds);
-    return status;
+    const work of = {.run = copy_part, .bytes = at_most(wanted, most)};
+    return in_turns(roof, of, most, copies, &roof->copy);
+}
+
+berth_status berth_roof_mix(berth_roof *roof, double bytes, size_t copies,
+                            const berth_stream_mix *lines) {
+    const size_t grain = (lines->reads + lines->writes) * LINE * (size_t)roof->threads;
+    const size_t most = BERTH_ROOF_BYTES / grain * grain;
+    const size_t wanted = ((size_t)bytes + grain - 1) / grain * grain;
+    const work of = {.run = pass_part, .bytes = at_most(wanted, most), .mix = *lines};
+    return in_turns(roof, of, most, copies, &roof->mix);
 }
 
 berth_status berth_roof_multiply(berth_roof *roof) {

@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "base/stream.h"
 
 #define BERTH_ROOF_BYTES ((size_t)1 << 30)
 
@@ -19,6 +20,7 @@ typedef struct berth_roof {
     char *memory; // owned: BERTH_ROOF_BYTES, small numbers; anybody may write to it between rounds
     double read;  // bytes/s
     double copy;  // bytes/s, read and written counted
+    double mix;   // the same of a pass that does not write as much as it reads
     double multiply_f32; // flops/s
     double multiply;     // flops/s, of f32 or bf16, whichever the machine does faster
     double multiply_i8;  // the same of these or i8
@@ -33,6 +35,10 @@ BERTH_MUST_CHECK berth_status berth_roof_read(berth_roof *roof);
 // past them, of `copies` that have memory of their own, in turns: what an op of that many bytes
 // does at best, with the threads' beginning and end.
 BERTH_MUST_CHECK berth_status berth_roof_copy(berth_roof *roof, double bytes, size_t copies);
+// The same of passes that read and write lines in the proportion of `lines`, which says how many
+// of each; its way is tried both ways.
+BERTH_MUST_CHECK berth_status berth_roof_mix(berth_roof *roof, double bytes, size_t copies,
+                                             const berth_stream_mix *lines);
 BERTH_MUST_CHECK berth_status berth_roof_multiply(berth_roof *roof);
 // Bytes of the last cache, as the system tells.
 double berth_roof_cache_bytes(berth_arena *arena);

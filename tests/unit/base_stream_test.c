@@ -53,6 +53,29 @@ TEST(stream_copies_copy) {
     berth_stream_unmap(memory, 2 * BYTES);
 }
 
+// Three lines are read, and their sum is written twice; nothing behind that is.
+TEST(stream_passes_write_sums) {
+    enum { LINE = 64, READS = 3, WRITES = 2, TURNS = 8 };
+    unsigned char *memory = berth_stream_map(2 * BYTES);
+    CHECK(memory != NULL);
+    assert(memory);
+    for (int way = 0; way < 2; ++way) {
+        const berth_stream_mix mix = {.reads = READS, .writes = WRITES, .is_past = way == 1};
+        memset(memory, 0, 2 * BYTES);
+        for (int line = 0; line < READS * TURNS; ++line) {
+            memory[BYTES + line * LINE] = (unsigned char)(line / READS + 1);
+            memory[BYTES + line * LINE + LINE - 1] = 1;
+        }
+        berth_stream_pass(memory, memory + BYTES, TURNS, &mix);
+        for (int line = 0; line < WRITES * TURNS; ++line) {
+            CHECK(memory[line * LINE] == READS * (line / WRITES + 1));
+            CHECK(memory[line * LINE + LINE - 1] == READS);
+        }
+        CHECK(memory[WRITES * TURNS * LINE] == 0 && memory[WRITES * TURNS * LINE + LINE - 1] == 0);
+    }
+    berth_stream_unmap(memory, 2 * BYTES);
+}
+
 // 0.5 s + 0.5 comes nearer to 1 with every round, from 0.5 on; both are 12 sums.
 TEST(stream_multiplies_what_it_says) {
     float sink = 0;
