@@ -84,6 +84,12 @@ static bool is_copying(const berth_op_side *side) {
            0.1 * berth_op_case_bytes(side->of, side->graph, false);
 }
 
+// How far `lines` of the fewer and whole lines of the others are from the proportion.
+static double error_of(size_t lines, double ratio) {
+    const double more = (double)lines * ratio;
+    return fabs(round(more) / more - 1);
+}
+
 // Lines that are read and written in about the proportion in which the op does it, at most
 // MIXED_LINES of the fewer; none where it writes about as much as it reads.
 static berth_stream_mix mix_of(const berth_op_side *side) {
@@ -94,9 +100,8 @@ static berth_stream_mix mix_of(const berth_op_side *side) {
     if (!is_copying(side) || ratio < 1.1 || isinf(ratio)) {
         return (berth_stream_mix){.reads = 0};
     }
-    while (fewer < MIXED_LINES &&
-           fabs(round((double)fewer * ratio) / ((double)fewer * ratio) - 1) > 0.02) {
-        ++fewer;
+    for (size_t lines = 2; lines <= MIXED_LINES && error_of(fewer, ratio) > 0.02; ++lines) {
+        fewer = error_of(lines, ratio) < 0.9 * error_of(fewer, ratio) ? lines : fewer;
     }
     const size_t more = (size_t)round((double)fewer * ratio);
     return reads > writes ? (berth_stream_mix){.reads = more, .writes = fewer}
@@ -188,8 +193,8 @@ static op_work work_of(const op_bench *bench, const berth_op_side *side) {
     return work;
 }
 
-// What the share is one of; and where the op does not write as much as it reads, what a pass with
-// its proportion reaches, which no copy has to.
+// What the share is one of; where that is copying, and the op does not write as much as it reads,
+// its share of a pass in its proportion, too.
 static const char *note_of(const op_bench *bench, const berth_op_side *side,
                            const berth_op_rival *rival, const op_times *best) {
     berth_arena *arena = bench->session->arena;
@@ -201,10 +206,11 @@ static const char *note_of(const op_bench *bench, const berth_op_side *side,
                                   (is_dense(&of) ? of.flops : of.bytes) / 1e9 / best->theirs,
                                   best->theirs / best->median);
     }
-    return mix.reads == 0 ? of.roof
-                          : berth_arena_printf(arena, "%s; %.2f of reading %zu, writing %zu",
-                                               of.roof, of.bytes / best->median / bench->roof.mix,
-                                               mix.reads, mix.writes);
+    if (mix.reads == 0 || of.seconds > of.bytes / of.memory) {
+        return of.roof;
+    }
+    return berth_arena_printf(arena, "%s; %.2f of reading %zu, writing %zu", of.roof,
+                              of.bytes / best->median / bench->roof.mix, mix.reads, mix.writes);
 }
 
 // Whether the case reaches what is asked for; NULL where nothing is, or what it is a share of is
