@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // scaled_linear on compute capability 9.0 with results of 16 bits, where an output has one scale:
-// the kernel that streams codes for few rows, that of batch_scaled.cu for some of e4m3, that of
-// many_scaled.cu for many, cuBLASLt for the rest. Of e4m3 it scales by rows and outputs itself; of
-// i8, and where that is faster, since it can then share out the depth, it makes sums in i32 and
-// f32, and a kernel behind it scales them. What this does not take is left to gpu.scaled_linear.
+// the kernel that streams codes for few rows; of e4m3 those of batch_scaled.cu and some_scaled.cu
+// for more of them and that of many_scaled.cu for many; cuBLASLt for the rest. Of e4m3 it scales by
+// rows and outputs itself; of i8, and where that is faster, since it can then share out the depth,
+// it makes sums in i32 and f32, and a kernel behind it scales them. What this does not take is left
+// to gpu.scaled_linear.
 #include <cuda/codes/batch.h>
 #include <cuda/codes/many.h>
+#include <cuda/codes/some.h>
 #include <cuda/product/product.h>
 
 #include <tensor.h>
@@ -28,7 +30,8 @@ struct fast_scaled : gpu_op {
     int max_rows;    // of a step
     int summed_rows; // at a time
     int outputs;
-    uint64_t *arrivals; // of batches; NULL: none are multiplied
+    uint64_t *arrivals;  // of batches; NULL: none are multiplied
+    cuda_some_plan some; // of more rows
 };
 
 // ---- device code --------------------------------------------------------------------------------
@@ -158,9 +161,12 @@ void destroy(void *self) {
 }
 
 berth_status make_room(const berth_op_site *site, fast_scaled *self) {
-    return self->codes == BERTH_DTYPE_I8 || site->inputs[WEIGHT]->dims[1].b % BATCH_DEPTH != 0
-               ? BERTH_OK
-               : cuda_batch_keep_arrivals(self, self->outputs, &self->arrivals);
+    const int depth = static_cast<int>(site->inputs[WEIGHT]->dims[1].b);
+    if (self->codes == BERTH_DTYPE_I8 || depth % BATCH_DEPTH != 0) {
+        return BERTH_OK;
+    }
+    self->some = cuda_some_plan_for(self, self->outputs, depth);
+    return cuda_batch_keep_arrivals(self, self->outputs, &self->arrivals);
 }
 
 berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
@@ -282,11 +288,19 @@ bool is_summed(const fast_scaled *op, int rows) {
                cuda_lt_milliseconds(op->scaled, rows);
 }
 
-// Of Llama-3-8B on an H200 a step of 16 to 32 rows takes 7 to 8 % less than without, of 64 1 %
-// more.
+// Each of the next two takes its rows because the other one, or cuBLASLt, takes longer: the four
+// products of a layer of Llama-3-8B on an H200, of 16 rows, 67 us by batch and 69 by some; of 32,
+// 71 and 68; of 64, 69 by some and 77 by cuBLASLt.
 bool is_batch(const fast_scaled *op, const cuda_coded &all) {
     return op->arrivals && all.rows > FEW_ROWS && all.rows <= CUDA_BATCH_SCALED_ROWS &&
            all.x_gap % 16 == 0 && reinterpret_cast<uintptr_t>(all.x) % 16 == 0;
+}
+bool is_some(const fast_scaled *op, const cuda_coded &all) {
+    const uintptr_t places = reinterpret_cast<uintptr_t>(all.x) |
+                             reinterpret_cast<uintptr_t>(all.y) |
+                             static_cast<uintptr_t>(all.x_gap | all.y_gap * 2);
+    return op->some.tile > 0 && all.rows > CUDA_BATCH_SCALED_ROWS && all.rows <= CUDA_SOME_ROWS &&
+           places % 16 == 0;
 }
 
 berth_status forward(void *self, const berth_op_args *args) {
@@ -299,6 +313,9 @@ berth_status forward(void *self, const berth_op_args *args) {
     }
     if (is_batch(op, all)) {
         return cuda_batch_scaled(op, all, {reinterpret_cast<float *>(room), op->arrivals}, y);
+    }
+    if (is_some(op, all)) {
+        return cuda_some_scaled(op, all, op->some, y);
     }
     if (all.rows <= CUDA_CODED_ROWS) {
         return cuda_coded_scaled(op, all, op->codes, y);

@@ -6,8 +6,8 @@
 
 namespace {
 
-template <typename T, int OF_ROWS> struct scaled {
-    static constexpr int ROWS = OF_ROWS;
+template <typename T> struct scaled {
+    static constexpr int ROWS = CUDA_BATCH_SCALED_ROWS;
     static constexpr int UNIT_BYTES = 128;
     static constexpr int X_PANELS = 1;
     static constexpr int PANEL_COLUMNS = 128;
@@ -41,9 +41,9 @@ template <typename T, int OF_ROWS> struct scaled {
             cuda_group_begin();
 #pragma unroll
             for (int i = 0; i < UNIT_BYTES / 32; ++i) {
-                cuda_batch_codes<ROWS>(sums[half],
-                                       cuda_matrix(own + half * (64 * UNIT_BYTES) + i * 32, 16),
-                                       cuda_matrix(x + i * 32, 16), i > 0);
+                cuda_batch_codes(sums[half],
+                                 cuda_matrix(own + half * (64 * UNIT_BYTES) + i * 32, 16),
+                                 cuda_matrix(x + i * 32, 16), i > 0);
             }
             cuda_group_commit();
         }
@@ -70,15 +70,10 @@ template <typename T, int OF_ROWS> struct scaled {
     }
 };
 
-template <typename T>
-berth_status start(const gpu_op *op, const cuda_coded &all, const cuda_batch_room &room) {
-    return all.rows <= 16 ? launch<scaled<T, 16>>(op, all, room)
-                          : launch<scaled<T, 32>>(op, all, room);
-}
-
 } // namespace
 
 berth_status cuda_batch_scaled(const gpu_op *op, const cuda_coded &all, const cuda_batch_room &room,
                                berth_dtype y) {
-    return y == BERTH_DTYPE_BF16 ? start<gpu_bf16>(op, all, room) : start<gpu_f16>(op, all, room);
+    return y == BERTH_DTYPE_BF16 ? launch<scaled<gpu_bf16>>(op, all, room)
+                                 : launch<scaled<gpu_f16>>(op, all, room);
 }

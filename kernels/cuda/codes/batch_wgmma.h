@@ -16,12 +16,6 @@
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 
 // d = a · b, plus d where `adds`. The operands' names are those that follow the sums'.
-#define CUDA_BATCH_SHARED(n, names, sums, a_name, b_name, adds_name)                               \
-    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, " adds_name ", 0;\n"                      \
-                 "wgmma.mma_async.sync.aligned.m64n" n "k32.f32.e4m3.e4m3 {" names "}, " a_name    \
-                 ", " b_name ", adds, 1, 1;\n}"                                                    \
-                 : sums                                                                            \
-                 : "l"(a), "l"(b), "r"(adds))
 #define CUDA_BATCH_REGISTERS(n, type, names, sums, a_names, b_name, adds_name)                     \
     asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, " adds_name ", 0;\n"                      \
                  "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" names         \
@@ -35,15 +29,15 @@
     CUDA_BATCH_REGISTERS("64", type, CUDA_FIRST_8 ", " CUDA_NEXT_8 ", " CUDA_LAST_16,              \
                          CUDA_SUMS_32, "%32, %33, %34, %35", "%36", "%37")
 
-// d [N / 2] of codes of e4m3, 32 deep, both operands in shared memory.
-template <int N, bool HAS = CUDA_HAS_WGMMA>
+// d [8] of codes of e4m3 and 16 rows, 32 deep, both operands in shared memory.
+template <bool HAS = CUDA_HAS_WGMMA>
 static __device__ inline void cuda_batch_codes(float *d, uint64_t a, uint64_t b, int adds) {
-    static_assert(N == 16 || N == 32);
-    if constexpr (HAS && N == 16) {
-        CUDA_BATCH_SHARED("16", CUDA_FIRST_8, CUDA_SUMS_8, "%8", "%9", "%10");
-    } else if constexpr (HAS) {
-        CUDA_BATCH_SHARED("32", CUDA_FIRST_8 ", " CUDA_NEXT_8, CUDA_SUMS_16(0), "%16", "%17",
-                          "%18");
+    if constexpr (HAS) {
+        asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %10, 0;\n"
+                     "wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3 {" CUDA_FIRST_8
+                     "}, %8, %9, adds, 1, 1;\n}"
+                     : CUDA_SUMS_8
+                     : "l"(a), "l"(b), "r"(adds));
     }
 }
 
