@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear on CUDA where activations and weights have one type: the own kernel for few rows of 16
-// bits, cuBLASLt for the rest. Products in f32, without TF32. What it does not take is left to
-// gpu.linear.
+// linear on CUDA where activations and weights have one type: own kernels for few and for some rows
+// of 16 bits, cuBLASLt for the rest. Products in f32, without TF32. What it does not take is left
+// to gpu.linear.
 #include <cuda/product/product.h>
+#include <cuda/product/some.h>
 
 namespace {
 
@@ -13,6 +14,7 @@ constexpr int64_t MAX_FEW_OUTPUTS = INT64_C(1) << 30;
 struct fast_linear : gpu_op {
     const cuda_lt *lt;
     int has_few; // the own kernel takes the site
+    cuda_some_plan some;
 };
 
 int64_t const_dim(const berth_value_type *type, uint32_t dim) {
@@ -51,6 +53,10 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
     shape.dtype = site->inputs[WEIGHT]->dtype;
     shape.bias = site->inputs[BIAS] ? self : nullptr; // only whether there is one
     self->has_few = shape.dtype != BERTH_DTYPE_F32;
+    const berth_gpu *gpu = static_cast<const berth_gpu *>(device->self);
+    if (self->has_few && gpu->groups[device->index]) {
+        self->some = cuda_some_plan_for(self, shape.outputs, shape.depth * 2);
+    }
     const berth_status opened = cuda_lt_open(self, shape, cuda_max_rows(site, X), &self->lt);
     if (opened != BERTH_OK) {
         gpu_destroy(self);
@@ -66,6 +72,21 @@ bool is_aligned(const cuda_product &p) {
     const uint64_t gap = static_cast<uint64_t>(p.x_gap) * BERTH_DTYPE_BITS(p.dtype) / 8;
     return ((reinterpret_cast<uintptr_t>(p.x) | reinterpret_cast<uintptr_t>(p.weight) | gap) %
             16) == 0;
+}
+
+cuda_some some_of(const cuda_product &p) {
+    cuda_some all = {};
+    all.x = p.x;
+    all.weight = p.weight;
+    all.bias = p.bias;
+    all.bias_dtype = p.dtype;
+    all.y = p.y;
+    all.x_gap = p.x_gap * 2;
+    all.y_gap = p.y_gap;
+    all.rows = p.rows;
+    all.outputs = p.outputs;
+    all.bytes = p.depth * 2;
+    return all;
 }
 
 berth_status forward(void *self, const berth_op_args *args) {
@@ -88,8 +109,11 @@ berth_status forward(void *self, const berth_op_args *args) {
     if (p.rows == 0) {
         return BERTH_OK;
     }
-    return op->has_few && p.rows <= CUDA_FEW_ROWS && is_aligned(p)
-               ? cuda_few_rows(op, p)
+    if (op->has_few && p.rows <= CUDA_FEW_ROWS && is_aligned(p)) {
+        return cuda_few_rows(op, p);
+    }
+    return cuda_some_takes(some_of(p), op->some)
+               ? cuda_some_numbers(op, some_of(p), op->some, p.dtype)
                : cuda_lt_run(op, op->lt, p, berth_gpu_data(args->workspace));
 }
 

@@ -7,8 +7,8 @@
 // to gpu.scaled_linear.
 #include <cuda/codes/batch.h>
 #include <cuda/codes/many.h>
-#include <cuda/codes/some.h>
 #include <cuda/product/product.h>
+#include <cuda/product/some.h>
 
 #include <tensor.h>
 
@@ -230,6 +230,12 @@ cuda_product product_of(const cuda_coded &all, berth_dtype codes, berth_dtype y)
     return p;
 }
 
+cuda_some some_of(const cuda_coded &all) {
+    return cuda_some{all.x,      all.weight,   all.bias,       all.y,       all.bias_dtype,
+                     all.x_gap,  all.y_gap,    all.rows,       all.outputs, all.bytes,
+                     all.scales, all.x_scales, all.x_scale_gap};
+}
+
 // ---- a step -------------------------------------------------------------------------------------
 
 berth_status run_scaled(const fast_scaled *op, const cuda_coded &all, berth_dtype y, char *room) {
@@ -288,21 +294,12 @@ bool is_summed(const fast_scaled *op, int rows) {
                cuda_lt_milliseconds(op->scaled, rows);
 }
 
-// Each of the next two takes its rows because the other one, or cuBLASLt, takes longer: the four
-// products of a layer of Llama-3-8B on an H200, of 16 rows, 67 us by batch and 69 by some; of 32,
-// 71 and 68; of 64, 69 by some and 77 by cuBLASLt.
+// Of the four products of a layer of Llama-3-8B on an H200 16 rows take 67 us so, 69 as some rows
+// do; 32 take 71 and 68.
 bool is_batch(const fast_scaled *op, const cuda_coded &all) {
     return op->arrivals && all.rows > FEW_ROWS && all.rows <= CUDA_BATCH_SCALED_ROWS &&
            all.x_gap % 16 == 0 && reinterpret_cast<uintptr_t>(all.x) % 16 == 0;
 }
-bool is_some(const fast_scaled *op, const cuda_coded &all) {
-    const uintptr_t places = reinterpret_cast<uintptr_t>(all.x) |
-                             reinterpret_cast<uintptr_t>(all.y) |
-                             static_cast<uintptr_t>(all.x_gap | all.y_gap * 2);
-    return op->some.tile > 0 && all.rows > CUDA_BATCH_SCALED_ROWS && all.rows <= CUDA_SOME_ROWS &&
-           places % 16 == 0;
-}
-
 berth_status forward(void *self, const berth_op_args *args) {
     const fast_scaled *op = static_cast<const fast_scaled *>(self);
     const berth_dtype y = args->outputs[0]->dtype;
@@ -314,8 +311,8 @@ berth_status forward(void *self, const berth_op_args *args) {
     if (is_batch(op, all)) {
         return cuda_batch_scaled(op, all, {reinterpret_cast<float *>(room), op->arrivals}, y);
     }
-    if (is_some(op, all)) {
-        return cuda_some_scaled(op, all, op->some, y);
+    if (all.rows > CUDA_CODED_ROWS && cuda_some_takes(some_of(all), op->some)) {
+        return cuda_some_scaled(op, some_of(all), op->some, y);
     }
     if (all.rows <= CUDA_CODED_ROWS) {
         return cuda_coded_scaled(op, all, op->codes, y);

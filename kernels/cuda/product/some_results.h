@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a block of some_scaled.cu does with its sums: results, scaled by rows and outputs; where
+// What a block of some_kernel.h does with its sums: results, scaled by rows and outputs; where
 // several blocks share a depth, each finishes a share of the tile and gets the others' sums of it.
-#ifndef BERTH_KERNELS_CUDA_CODES_SOME_RESULTS_H
-#define BERTH_KERNELS_CUDA_CODES_SOME_RESULTS_H
+#ifndef BERTH_KERNELS_CUDA_PRODUCT_SOME_RESULTS_H
+#define BERTH_KERNELS_CUDA_PRODUCT_SOME_RESULTS_H
 
 #include <cuda/cluster.h>
-#include <cuda/codes/some_stage.h>
+#include <cuda/mma.h>
+#include <cuda/product/some_stage.h>
 
 namespace {
 
@@ -15,17 +16,17 @@ template <int N> struct some_ends {
     float2 outputs[GROUPS * N]; // a scale, and what is added
 
     // Of weights only.
-    __device__ void keep_outputs(const cuda_coded &all, int first) {
+    __device__ void keep_outputs(const cuda_some &all, int first) {
         for (int i = static_cast<int>(threadIdx.x); i < GROUPS * N; i += THREADS) {
             const int output = min(first + i, all.outputs - 1);
-            outputs[i] = {all.scales[output],
+            outputs[i] = {all.scales ? all.scales[output] : 1.0f,
                           all.bias ? gpu_load_any(all.bias, all.bias_dtype, output) : 0.0f};
         }
     }
-    __device__ void keep_rows(const cuda_coded &all) {
+    __device__ void keep_rows(const cuda_some &all) {
         const int row = static_cast<int>(threadIdx.x);
         if (row < ROWS) {
-            rows[row] = all.x_scales[min(row, all.rows - 1) * all.x_scale_gap];
+            rows[row] = all.scales ? all.x_scales[min(row, all.rows - 1) * all.x_scale_gap] : 1.0f;
         }
     }
 };
@@ -55,7 +56,7 @@ template <typename T, int N> struct some_quad {
                              sums.w * (second * right.x) + right.y, T{});
     }
     // To y, `first` being the tile's first output.
-    __device__ void store(const cuda_coded &all, int first) const {
+    __device__ void store(const cuda_some &all, int first) const {
         T *to = static_cast<T *>(all.y) + row * all.y_gap + first + output;
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
@@ -97,7 +98,7 @@ __device__ void lay_out(const some_ends<N> &ends, const float *totals, uint32_t 
 
 // From there to y, 16 bytes at a time.
 template <typename T, int N>
-__device__ void write_out(const cuda_coded &all, int first, uint32_t out) {
+__device__ void write_out(const cuda_some &all, int first, uint32_t out) {
     constexpr int PIECES = GROUPS * N / 8; // of a row
 #pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x); i < all.rows * PIECES; i += THREADS) {
@@ -147,7 +148,7 @@ template <int N> __device__ void hand_over(uint32_t room, const float *totals) {
 
 // The quads that this block finishes, added up in the blocks' order.
 template <typename T, int N>
-__device__ void finish(const cuda_coded &all, const some_ends<N> &ends, int first, uint32_t room) {
+__device__ void finish(const cuda_some &all, const some_ends<N> &ends, int first, uint32_t room) {
     const int each = quads_each<N>(static_cast<int>(gridDim.y));
     const int begin = static_cast<int>(blockIdx.y) * each;
     uint32_t from = room + threadIdx.x * 16;

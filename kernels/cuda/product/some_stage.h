@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a block of some_scaled.cu brings into shared memory, in steps of 128 codes of the depth:
+// What a block of some_kernel.h brings into shared memory, in steps of 128 bytes of the depth:
 // weights by one thread, which waits for no other kernel, and x by another, each through a ring of
 // its own. Weights' is as large as can be, as they come from far and before x is there.
-#ifndef BERTH_KERNELS_CUDA_CODES_SOME_STAGE_H
-#define BERTH_KERNELS_CUDA_CODES_SOME_STAGE_H
+#ifndef BERTH_KERNELS_CUDA_PRODUCT_SOME_STAGE_H
+#define BERTH_KERNELS_CUDA_PRODUCT_SOME_STAGE_H
 
-#include <cuda/codes/some.h>
+#include <cuda/product/some.h>
 #include <cuda/tile.h>
 
 namespace {
@@ -13,7 +13,7 @@ namespace {
 constexpr int GROUPS = 2;             // that multiply
 constexpr int THREADS = GROUPS * 128; // of them
 constexpr int ROWS = CUDA_SOME_ROWS;
-constexpr int STEP = 128; // codes
+constexpr int STEP = 128; // bytes of a row
 constexpr int MOST_STAGES = 16;
 
 // N: outputs of a group. Of a stage:
@@ -28,7 +28,7 @@ constexpr uint32_t UNDER_WAY_BYTES = 56 << 10;
 template <int N> constexpr int UNDER_WAY = UNDER_WAY_BYTES / WEIGHT_BYTES<N>;
 
 struct some_call {
-    cuda_coded all;
+    cuda_some all;
     int steps;  // of the depth
     int stages; // of weights
 };

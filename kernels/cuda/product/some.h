@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of some rows, more than the kernels that stream weights take: bound by the weights'
+// bytes still. y [rows, outputs] = x · weightᵀ + bias, of 16 bits, sums in f32; x and weight are
+// of y's type, or codes of e4m3. Compute capability 9.0.
+#ifndef BERTH_KERNELS_CUDA_PRODUCT_SOME_H
+#define BERTH_KERNELS_CUDA_PRODUCT_SOME_H
+
+#include <gpu/launch.h>
+
+#define CUDA_SOME_ROWS 64 // at most
+
+struct cuda_some {
+    const void *x;      // rows x_gap bytes apart
+    const void *weight; // [outputs, bytes], dense
+    const void *bias;   // NULL: none
+    void *y;            // rows y_gap elements apart
+    berth_dtype bias_dtype;
+    int64_t x_gap, y_gap;
+    int rows, outputs, bytes; // bytes: of a row of the weight
+
+    // Codes: a scale for every output, one for every row or all of them. NULL: numbers.
+    const float *scales;
+    const float *x_scales;
+    int x_scale_gap; // 1, or 0: one for all
+};
+
+// How a product is divided: tiles of so many outputs, and the depth of each among the blocks of a
+// cluster.
+struct cuda_some_plan {
+    int tile;  // 0: the product is not for this kernel
+    int split; // blocks
+};
+
+// At start-up.
+cuda_some_plan cuda_some_plan_for(const gpu_op *op, int outputs, int bytes);
+// Whether the plan is one, rows are few enough, and x, y and their rows are aligned to 16 bytes.
+bool cuda_some_takes(const cuda_some &all, const cuda_some_plan &plan);
+// bf16 or f16.
+berth_status cuda_some_numbers(const gpu_op *op, const cuda_some &all, const cuda_some_plan &plan,
+                               berth_dtype dtype);
+// x and weight of f8_e4m3fn.
+berth_status cuda_some_scaled(const gpu_op *op, const cuda_some &all, const cuda_some_plan &plan,
+                              berth_dtype y);
+
+#endif
