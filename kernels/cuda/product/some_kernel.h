@@ -18,9 +18,9 @@
 
 namespace {
 
-// Steps behind which the tensor core's sums of codes go to others in f32, as in
-// codes/many_scaled.cu; those of numbers stay.
-template <typename X> constexpr int PROMOTED = sizeof(X) == 1 ? 4 : INT_MAX / 2;
+// Steps behind which the tensor core's sums of codes go to others in f32, as its own keep 14 bits
+// of the largest: as often as can be, since memory is waited for. Those of numbers stay.
+template <typename X> constexpr int PROMOTED = sizeof(X) == 1 ? 1 : INT_MAX / 2;
 // Of a block: what a small kernel's blocks need is left, as they are there before they can run.
 constexpr uint32_t SHARED_BYTES = 216 << 10;
 
@@ -171,13 +171,19 @@ struct some_launch {
 template <int N> some_launch launch_of(int outputs, int split) {
     const uint32_t room =
         split > 1 ? static_cast<uint32_t>(split * quads_each<N>(split) * THREADS) * 16 : 0;
-    const uint32_t free = SHARED_BYTES - X_STAGES<N> * X_BYTES - room;
+    const uint32_t left = SHARED_BYTES - X_STAGES<N> * X_BYTES - room;
     some_launch out;
-    out.stages = std::min(MOST_STAGES, static_cast<int>(free / WEIGHT_BYTES<N>));
+    out.stages = std::min(MOST_STAGES, static_cast<int>(left / WEIGHT_BYTES<N>));
     out.grid = {dim3(gpu_ceil(outputs, GROUPS * N), static_cast<unsigned>(split)),
                 dim3(THREADS + 64),
                 X_STAGES<N> * X_BYTES + static_cast<uint32_t>(out.stages) * WEIGHT_BYTES<N> + room};
     return out;
+}
+
+// Why not what a product takes: it is the kernel's, of which a recording may hold larger ones.
+template <typename X, typename T, int N> cudaError_t make_room() {
+    return cudaFuncSetAttribute(some_kernel<X, T, N>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                SHARED_BYTES);
 }
 
 template <typename X, typename T, int N>
@@ -197,11 +203,10 @@ berth_status launch(const gpu_op *op, const cuda_some &all, int split) {
         return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE,
                                  "the driver does not describe a product's tiles");
     }
-    const cudaError_t error =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, how.grid.shared);
+    const cudaError_t error = make_room<X, T, N>();
     if (error != cudaSuccess) {
         return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
-                                 how.grid.shared, cudaGetErrorString(error));
+                                 SHARED_BYTES, cudaGetErrorString(error));
     }
     const some_call call = {all, static_cast<int>(gpu_ceil(all.bytes, STEP)), how.stages};
     const char *name = "a product of some rows";
