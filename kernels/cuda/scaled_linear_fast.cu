@@ -231,8 +231,8 @@ cuda_product product_of(const cuda_coded &all, berth_dtype codes, berth_dtype y)
 }
 
 cuda_some some_of(const cuda_coded &all) {
-    return cuda_some{all.x,      all.weight,   all.bias,       all.y,       all.bias_dtype,
-                     all.x_gap,  all.y_gap,    all.rows,       all.outputs, all.bytes,
+    return cuda_some{all.rows,   all.outputs,  all.bytes,      all.x,    all.x_gap,
+                     all.weight, all.y,        all.y_gap,      all.bias, all.bias_dtype,
                      all.scales, all.x_scales, all.x_scale_gap};
 }
 

@@ -10,18 +10,21 @@
 #define CUDA_SOME_ROWS 64 // at most
 
 struct cuda_some {
-    const void *x;      // rows x_gap bytes apart
-    const void *weight; // [outputs, bytes], dense
-    const void *bias;   // NULL: none
-    void *y;            // rows y_gap elements apart
-    berth_dtype bias_dtype;
-    int64_t x_gap, y_gap;
-    int rows, outputs, bytes; // bytes: of a row of the weight
+    int rows, outputs;
+    int bytes; // of a row of the weight
 
-    // Codes: a scale for every output, one for every row or all of them. NULL: numbers.
+    const void *x; // rows x_gap bytes apart
+    int64_t x_gap;
+    const void *weight; // [outputs, bytes], dense
+    void *y;            // rows y_gap elements apart
+    int64_t y_gap;
+    const void *bias; // NULL: none
+    berth_dtype bias_dtype;
+
+    // Of codes; NULL: numbers. A scale for every output, and one for every row or all of them.
     const float *scales;
     const float *x_scales;
-    int x_scale_gap; // 1, or 0: one for all
+    int x_scale_gap; // 1; 0: of all rows
 };
 
 // How a product is divided: tiles of so many outputs, and the depth of each among the blocks of a
