@@ -31,6 +31,13 @@ static __device__ inline void cuda_barrier_arrive(uint32_t barrier) {
     }
 }
 
+// One of a whole warp, behind what its lanes have done.
+static __device__ inline void cuda_barrier_arrive_warp(uint32_t barrier) {
+    if (threadIdx.x % 32 == 0) {
+        cuda_barrier_arrive(barrier);
+    }
+}
+
 // An arrival, and so many bytes that copies still have to bring.
 template <bool IS_90 = CUDA_IS_90>
 static __device__ inline void cuda_barrier_expect(uint32_t barrier, uint32_t bytes) {
@@ -102,6 +109,13 @@ template <bool IS_90 = CUDA_IS_90> static __device__ inline bool cuda_is_elected
     }
     return elected != 0;
 }
+
+// Stages of shared memory, one behind another: the addresses of the first and of its barriers.
+struct cuda_ring {
+    uint32_t memory;
+    uint32_t full;
+    uint32_t empty;
+};
 
 // Which stage of a ring is next, and the parity of its phase.
 struct cuda_place {

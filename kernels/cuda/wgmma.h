@@ -75,25 +75,48 @@ template <int REGISTERS, bool HAS = CUDA_HAS_WGMMA> static __device__ inline voi
     }
 }
 
-#define CUDA_SUMS_4(i) "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3])
-#define CUDA_SUMS_16(i)                                                                            \
-    CUDA_SUMS_4(i), CUDA_SUMS_4((i) + 4), CUDA_SUMS_4((i) + 8), CUDA_SUMS_4((i) + 12)
-#define CUDA_SUMS_64 CUDA_SUMS_16(0), CUDA_SUMS_16(16), CUDA_SUMS_16(32), CUDA_SUMS_16(48)
-#define CUDA_NAMES_64                                                                              \
-    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "  \
-    "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "   \
-    "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "   \
-    "%56, %57, %58, %59, %60, %61, %62, %63}"
+// Operands of an instruction: so many sums, and their names in it.
+#define CUDA_SUMS_AT(i) "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3])
+#define CUDA_SUMS_8     CUDA_SUMS_AT(0), CUDA_SUMS_AT(4)
+#define CUDA_SUMS_16    CUDA_SUMS_8, CUDA_SUMS_AT(8), CUDA_SUMS_AT(12)
+#define CUDA_SUMS_24    CUDA_SUMS_16, CUDA_SUMS_AT(16), CUDA_SUMS_AT(20)
+#define CUDA_SUMS_32    CUDA_SUMS_24, CUDA_SUMS_AT(24), CUDA_SUMS_AT(28)
+#define CUDA_SUMS_48                                                                               \
+    CUDA_SUMS_32, CUDA_SUMS_AT(32), CUDA_SUMS_AT(36), CUDA_SUMS_AT(40), CUDA_SUMS_AT(44)
+#define CUDA_SUMS_56 CUDA_SUMS_48, CUDA_SUMS_AT(48), CUDA_SUMS_AT(52)
+#define CUDA_SUMS_64 CUDA_SUMS_56, CUDA_SUMS_AT(56), CUDA_SUMS_AT(60)
+#define CUDA_SUMS_80                                                                               \
+    CUDA_SUMS_64, CUDA_SUMS_AT(64), CUDA_SUMS_AT(68), CUDA_SUMS_AT(72), CUDA_SUMS_AT(76)
+#define CUDA_SUMS_96                                                                               \
+    CUDA_SUMS_80, CUDA_SUMS_AT(80), CUDA_SUMS_AT(84), CUDA_SUMS_AT(88), CUDA_SUMS_AT(92)
+#define CUDA_NAMES_8  "%0, %1, %2, %3, %4, %5, %6, %7"
+#define CUDA_NAMES_16 CUDA_NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define CUDA_NAMES_24 CUDA_NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define CUDA_NAMES_32 CUDA_NAMES_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define CUDA_NAMES_48                                                                              \
+    CUDA_NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, "  \
+                  "%47"
+#define CUDA_NAMES_56 CUDA_NAMES_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define CUDA_NAMES_64 CUDA_NAMES_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define CUDA_NAMES_80                                                                              \
+    CUDA_NAMES_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, "  \
+                  "%79"
+#define CUDA_NAMES_96                                                                              \
+    CUDA_NAMES_80 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, "  \
+                  "%95"
 
-#define CUDA_GROUP_SHARED(type)                                                                    \
-    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %66, 0;\n"                                \
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " " CUDA_NAMES_64    \
-                 ", %64, %65, adds, 1, 1, 0, 0;\n}"                                                \
-                 : CUDA_SUMS_64                                                                    \
+// d [count] = a · b, plus d where `adds`: both in shared memory. `kind`: columns, depth and types;
+// the operands' names are those that follow the sums'.
+#define CUDA_GROUP_SHARED(kind, turns, count, a_name, b_name, adds_name)                           \
+    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, " adds_name ", 0;\n"                      \
+                 "wgmma.mma_async.sync.aligned.m64" kind " {" CUDA_NAMES_##count                   \
+                 "}, " a_name ", " b_name ", adds, 1, 1" turns ";\n}"                              \
+                 : CUDA_SUMS_##count                                                               \
                  : "l"(a), "l"(b), "r"(adds))
+#define CUDA_ROWS_ALONG ", 0, 0" // the depth; of 16 bits, which may lie across it
 #define CUDA_GROUP_REGISTERS(type)                                                                 \
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " " CUDA_NAMES_64    \
-                 ", {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"                                        \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {" CUDA_NAMES_64   \
+                 "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"                                       \
                  : CUDA_SUMS_64                                                                    \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
 
@@ -102,9 +125,9 @@ template <typename T, bool HAS = CUDA_HAS_WGMMA>
 static __device__ inline void cuda_group_rows(float *d, uint64_t a, uint64_t b, int adds) {
     if constexpr (HAS && sizeof(T) == 2) {
         if constexpr (gpu_is_bf16<T>) {
-            CUDA_GROUP_SHARED("bf16");
+            CUDA_GROUP_SHARED("n128k16.f32.bf16.bf16", CUDA_ROWS_ALONG, 64, "%64", "%65", "%66");
         } else {
-            CUDA_GROUP_SHARED("f16");
+            CUDA_GROUP_SHARED("n128k16.f32.f16.f16", CUDA_ROWS_ALONG, 64, "%64", "%65", "%66");
         }
     }
 }

@@ -62,9 +62,7 @@ static __device__ inline uint32_t cuda_keys_wait(const cuda_keys_ring &ring, int
 
 // By every warp, once its products have read the tile.
 static __device__ inline void cuda_keys_release(const cuda_keys_ring &ring, int turn) {
-    if (threadIdx.x % 32 == 0) {
-        cuda_barrier_arrive(cuda_keys_empty(ring, turn));
-    }
+    cuda_barrier_arrive_warp(cuda_keys_empty(ring, turn));
 }
 
 // ---- the warps that bring them ------------------------------------------------------------------
@@ -141,9 +139,7 @@ static __device__ inline void cuda_keys_bring_values(const cuda_keys_source &fro
     cuda_barrier_wait(landed, *edges % 2);
     ++*edges;
     cuda_keys_clear(from, turn);
-    if (threadIdx.x % 32 == 0) {
-        cuda_barrier_arrive(full);
-    }
+    cuda_barrier_arrive_warp(full);
 }
 
 // In the order of their use: a tile's values after the next tile's keys.

@@ -55,7 +55,7 @@ template <typename T> struct few_rows : packed_numbers<T, 16> {
             multiply_block(weight + block * BLOCK_BYTES, x + block * 2 * PANEL_BYTES<few_rows>,
                            sums);
             if (block == BLOCKS - 1) {
-                release(cuda_behind_loads(empty, bits_of(sums), this->positive));
+                cuda_barrier_arrive_warp(cuda_behind_loads(empty, bits_of(sums), this->positive));
             }
 #pragma unroll
             for (int half = 0; half < HALVES; ++half) {
@@ -129,7 +129,7 @@ template <typename T, int OF_ROWS> struct more_rows : packed_numbers<T, OF_ROWS>
             cuda_group_wait<1>();
             settle_and_add(1, behind, totals[1]);
             if (block == 0 && held != 0) {
-                release(held);
+                cuda_barrier_arrive_warp(held);
             }
             widen_all(weight + block * BLOCK_BYTES, 1, second);
             begin_products(1, second, x + block * 2 * PANEL_BYTES<more_rows>);
@@ -144,7 +144,7 @@ template <typename T, int OF_ROWS> struct more_rows : packed_numbers<T, OF_ROWS>
     __device__ void end(float (*totals)[COUNT]) {
         cuda_group_wait<0>();
         settle_and_add(1, behind, totals[1]);
-        release(held);
+        cuda_barrier_arrive_warp(held);
         none_behind();
     }
     __device__ void none_behind() {

@@ -50,7 +50,7 @@ template <typename T> struct scaled {
         cuda_group_wait<1>();
         add(sums[0], totals[0]);
         cuda_group_wait<0>();
-        release(empty);
+        cuda_barrier_arrive_warp(empty);
         add(sums[1], totals[1]);
     }
     static __device__ void add(float *sums, float *totals) {

@@ -55,13 +55,6 @@ struct ring {
     uint32_t first;
 };
 
-// A warp is done with a stage.
-__device__ void release(uint32_t barrier) {
-    if (threadIdx.x % 32 == 0) {
-        cuda_barrier_arrive(barrier);
-    }
-}
-
 // ---- the thread that brings ---------------------------------------------------------------------
 
 // `barrier`: one that expects it.

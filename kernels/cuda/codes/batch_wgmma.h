@@ -8,36 +8,21 @@
 
 #include <cuda/wgmma.h>
 
-#define CUDA_SUMS_8  CUDA_SUMS_4(0), CUDA_SUMS_4(4)
-#define CUDA_SUMS_32 CUDA_SUMS_16(0), CUDA_SUMS_16(16)
-#define CUDA_FIRST_8 "%0, %1, %2, %3, %4, %5, %6, %7"
-#define CUDA_NEXT_8  "%8, %9, %10, %11, %12, %13, %14, %15"
-#define CUDA_LAST_16                                                                               \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-
 // d = a · b, plus d where `adds`. The operands' names are those that follow the sums'.
-#define CUDA_BATCH_REGISTERS(n, type, names, sums, a_names, b_name, adds_name)                     \
+#define CUDA_BATCH_REGISTERS(n, type, count, a_names, b_name, adds_name)                           \
     asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, " adds_name ", 0;\n"                      \
-                 "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" names         \
-                 "}, {" a_names "}, " b_name ", adds, 1, 1, 0;\n}"                                 \
-                 : sums                                                                            \
+                 "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type                    \
+                 " {" CUDA_NAMES_##count "}, {" a_names "}, " b_name ", adds, 1, 1, 0;\n}"         \
+                 : CUDA_SUMS_##count                                                               \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds))
-#define CUDA_BATCH_32(type)                                                                        \
-    CUDA_BATCH_REGISTERS("32", type, CUDA_FIRST_8 ", " CUDA_NEXT_8, CUDA_SUMS_16(0),               \
-                         "%16, %17, %18, %19", "%20", "%21")
-#define CUDA_BATCH_64(type)                                                                        \
-    CUDA_BATCH_REGISTERS("64", type, CUDA_FIRST_8 ", " CUDA_NEXT_8 ", " CUDA_LAST_16,              \
-                         CUDA_SUMS_32, "%32, %33, %34, %35", "%36", "%37")
+#define CUDA_BATCH_32(type) CUDA_BATCH_REGISTERS("32", type, 16, "%16, %17, %18, %19", "%20", "%21")
+#define CUDA_BATCH_64(type) CUDA_BATCH_REGISTERS("64", type, 32, "%32, %33, %34, %35", "%36", "%37")
 
 // d [8] of codes of e4m3 and 16 rows, 32 deep, both operands in shared memory.
 template <bool HAS = CUDA_HAS_WGMMA>
 static __device__ inline void cuda_batch_codes(float *d, uint64_t a, uint64_t b, int adds) {
     if constexpr (HAS) {
-        asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %10, 0;\n"
-                     "wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3 {" CUDA_FIRST_8
-                     "}, %8, %9, adds, 1, 1;\n}"
-                     : CUDA_SUMS_8
-                     : "l"(a), "l"(b), "r"(adds));
+        CUDA_GROUP_SHARED("n16k32.f32.e4m3.e4m3", "", 8, "%8", "%9", "%10");
     }
 }
 

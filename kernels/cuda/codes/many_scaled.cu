@@ -22,12 +22,6 @@ constexpr int MULTIPLYING_REGISTERS = 240;
 
 // ---- groups that multiply -----------------------------------------------------------------------
 
-__device__ void release(uint32_t barrier) {
-    if (threadIdx.x % 32 == 0) {
-        cuda_barrier_arrive(barrier);
-    }
-}
-
 __device__ void begin_step(uint32_t stage, float *sums, int adds) {
     const uint32_t own = stage + threadIdx.x / 128 * (OWN * STEP);
     cuda_group_begin();
@@ -40,7 +34,7 @@ __device__ void begin_step(uint32_t stage, float *sums, int adds) {
 }
 
 // A tile's products. A step is released when the next one's are under way.
-__device__ void multiply(const many_ring &ring, int steps, cuda_place *place, float *totals) {
+__device__ void multiply(const cuda_ring &ring, int steps, cuda_place *place, float *totals) {
     cuda_place at = *place;
 #pragma unroll
     for (int i = 0; i < SUMS; ++i) {
@@ -56,13 +50,13 @@ __device__ void multiply(const many_ring &ring, int steps, cuda_place *place, fl
             begin_step(ring.memory + at.stage * STAGE_BYTES, sums, i > first);
             if (i > first) {
                 cuda_group_wait<1>();
-                release(last);
+                cuda_barrier_arrive_warp(last);
             }
             last = ring.empty + 8 * at.stage;
             at.go_on(STAGES);
         }
         cuda_group_wait<0>();
-        release(last);
+        cuda_barrier_arrive_warp(last);
         cuda_settle<SUMS>(sums);
 #pragma unroll
         for (int i = 0; i < SUMS; ++i) {
@@ -73,7 +67,7 @@ __device__ void multiply(const many_ring &ring, int steps, cuda_place *place, fl
 }
 
 template <typename T>
-__device__ void multiply_all(const many_call &in, const many_ring &ring, const CUtensorMap *y,
+__device__ void multiply_all(const many_call &in, const cuda_ring &ring, const CUtensorMap *y,
                              float *of_rows) {
     const uint32_t out = ring.memory + STAGES * STAGE_BYTES + threadIdx.x / 128 * OUT_BYTES;
     cuda_place at = {0, 0};
@@ -97,7 +91,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     __shared__ __align__(8) uint64_t signals[2 * STAGES];
     __shared__ __align__(8) float of_rows[GROUPS][ROWS];
     const uint32_t signal = static_cast<uint32_t>(__cvta_generic_to_shared(signals));
-    const many_ring ring = {static_cast<uint32_t>(__cvta_generic_to_shared(shared)), signal,
+    const cuda_ring ring = {static_cast<uint32_t>(__cvta_generic_to_shared(shared)), signal,
                             signal + 8 * STAGES};
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; ++stage) {

@@ -46,14 +46,7 @@ __device__ many_place place_of(const many_call &in, int tile) {
     return {in_band / rows * TILE, (band + in_band % rows) * ROWS};
 }
 
-// Addresses of shared memory; barriers of stage 0.
-struct many_ring {
-    uint32_t memory;
-    uint32_t full;
-    uint32_t empty;
-};
-
-__device__ void bring(const many_call &in, const many_ring &ring, const CUtensorMap *weight,
+__device__ void bring(const many_call &in, const cuda_ring &ring, const CUtensorMap *weight,
                       const CUtensorMap *x) {
     cuda_place at = {0, 1}; // the first round waits for nobody
     for (int tile = static_cast<int>(blockIdx.x); tile < in.tiles();

@@ -26,12 +26,6 @@ constexpr uint32_t SHARED_BYTES = 216 << 10;
 
 // ---- groups that multiply -----------------------------------------------------------------------
 
-__device__ void release(uint32_t barrier) {
-    if (threadIdx.x % 32 == 0) {
-        cuda_barrier_arrive(barrier);
-    }
-}
-
 template <typename X, int N>
 __device__ void begin_step(uint32_t weights, uint32_t x, float *sums, int adds) {
     const uint32_t own = weights + threadIdx.x / 128 * (N * STEP);
@@ -67,8 +61,8 @@ __device__ void multiply(const some_rings &rings, int stages, int steps, float *
                              rings.x.memory + x.stage * X_BYTES, sums, i > first);
             if (i > first) {
                 cuda_group_wait<1>();
-                release(weights_behind);
-                release(x_behind);
+                cuda_barrier_arrive_warp(weights_behind);
+                cuda_barrier_arrive_warp(x_behind);
             }
             weights_behind = rings.weights.empty + 8 * at.stage;
             x_behind = rings.x.empty + 8 * x.stage;
@@ -76,8 +70,8 @@ __device__ void multiply(const some_rings &rings, int stages, int steps, float *
             x.go_on(X_STAGES<N>);
         }
         cuda_group_wait<0>();
-        release(weights_behind);
-        release(x_behind);
+        cuda_barrier_arrive_warp(weights_behind);
+        cuda_barrier_arrive_warp(x_behind);
         cuda_settle<SUMS>(sums);
 #pragma unroll
         for (int i = 0; i < SUMS; ++i) {
@@ -133,7 +127,7 @@ __global__ void __launch_bounds__(THREADS + 64, 1)
     const int warp = static_cast<int>(threadIdx.x) / 32;
     if (threadIdx.x == THREADS) {
         for (int stage = 0; stage < MOST_STAGES + X_STAGES<N>; ++stage) {
-            const some_ring &ring = stage < MOST_STAGES ? rings.weights : rings.x;
+            const cuda_ring &ring = stage < MOST_STAGES ? rings.weights : rings.x;
             const int own = stage < MOST_STAGES ? stage : stage - MOST_STAGES;
             cuda_barrier_init(ring.full + 8 * own, 1);
             cuda_barrier_init(ring.empty + 8 * own, THREADS / 32);

@@ -33,15 +33,9 @@ struct some_call {
     int stages; // of weights
 };
 
-// Addresses of shared memory; barriers of stage 0. Ring of x, then of weights.
-struct some_ring {
-    uint32_t memory;
-    uint32_t full;
-    uint32_t empty;
-};
 struct some_rings {
-    some_ring weights;
-    some_ring x;
+    cuda_ring weights;
+    cuda_ring x;
 };
 
 // The steps of a block, whose number in the cluster is blockIdx.y.
@@ -61,7 +55,7 @@ struct some_part {
 };
 
 template <int N>
-__device__ void bring_weights(const some_call &in, const some_part &part, const some_ring &ring,
+__device__ void bring_weights(const some_call &in, const some_part &part, const cuda_ring &ring,
                               const CUtensorMap *weight) {
     cuda_place at = {0, 1}; // the first round waits for nobody
     for (int i = 0; i < part.count(); ++i) {
@@ -78,7 +72,7 @@ __device__ void bring_weights(const some_call &in, const some_part &part, const 
 }
 
 template <int N>
-__device__ void bring_x(const some_part &part, const some_ring &ring, const CUtensorMap *x) {
+__device__ void bring_x(const some_part &part, const cuda_ring &ring, const CUtensorMap *x) {
     cuda_place at = {0, 1};
     gpu_wait_for_inputs();
     for (int step = part.begin; step < part.end; ++step) {
