@@ -69,9 +69,8 @@ uint64_t workspace(void *, uint64_t) {
 }
 
 bool is_aligned(const cuda_product &p) {
-    const uint64_t gap = static_cast<uint64_t>(p.x_gap) * BERTH_DTYPE_BITS(p.dtype) / 8;
-    return ((reinterpret_cast<uintptr_t>(p.x) | reinterpret_cast<uintptr_t>(p.weight) | gap) %
-            16) == 0;
+    const int64_t gap = p.x_gap * BERTH_DTYPE_BITS(p.dtype) / 8;
+    return gpu_is_aligned(p.x, gap) && gpu_is_aligned(p.weight, 0);
 }
 
 cuda_some some_of(const cuda_product &p) {
@@ -112,8 +111,9 @@ berth_status forward(void *self, const berth_op_args *args) {
     if (op->has_few && p.rows <= CUDA_FEW_ROWS && is_aligned(p)) {
         return cuda_few_rows(op, p);
     }
-    return cuda_some_takes(some_of(p), op->some)
-               ? cuda_some_numbers(op, some_of(p), op->some, p.dtype)
+    const cuda_some some = some_of(p);
+    return cuda_some_takes(some, op->some)
+               ? cuda_some_numbers(op, some, op->some, p.dtype)
                : cuda_lt_run(op, op->lt, p, berth_gpu_data(args->workspace));
 }
 

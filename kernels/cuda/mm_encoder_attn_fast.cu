@@ -3,6 +3,7 @@
 // of paged_attention does it (attention/prefill_sums.h). A block has 128 queries of one segment and
 // one head; a narrower head has zeros behind it in shared memory.
 #include <cuda/attention/prefill_sums.h>
+#include <cuda/shared.h>
 #include <gpu/encoder.h>
 
 namespace {
@@ -144,11 +145,9 @@ __global__ void __launch_bounds__(WARPS * 32) encoder_kernel(gpu_encoder_call al
 template <typename T, int WIDTH>
 berth_status start(const gpu_op *op, const gpu_encoder_call &call) {
     constexpr uint32_t BYTES = SHARED_BYTES<WIDTH>;
-    const cudaError_t error = cudaFuncSetAttribute(
-        encoder_kernel<T, WIDTH>, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
-    if (error != cudaSuccess) {
-        return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
-                                 BYTES, cudaGetErrorString(error));
+    const berth_status has_room = cuda_allow_shared(op, encoder_kernel<T, WIDTH>, BYTES);
+    if (has_room != BERTH_OK) {
+        return has_room;
     }
     const int longest = call.starts ? call.tokens : call.length;
     const gpu_grid grid = {dim3(static_cast<unsigned>(call.heads), gpu_ceil(longest, ROWS),

@@ -311,8 +311,7 @@ berth_status forward(void *self, const berth_op_args *args) {
             return status;
         }
     }
-    const bool is_aligned =
-        (reinterpret_cast<uintptr_t>(all.x) | static_cast<uint64_t>(all.x_gap)) % 16 == 0;
+    const bool is_aligned = gpu_is_aligned(all.x, all.x_gap);
     if (is_aligned && is_batch(op, all.rows)) {
         return order_and_run(op, all, dtype, room + batch_from(op));
     }

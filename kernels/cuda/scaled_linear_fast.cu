@@ -298,8 +298,9 @@ bool is_summed(const fast_scaled *op, int rows) {
 // do; 32 take 71 and 68.
 bool is_batch(const fast_scaled *op, const cuda_coded &all) {
     return op->arrivals && all.rows > FEW_ROWS && all.rows <= CUDA_BATCH_SCALED_ROWS &&
-           all.x_gap % 16 == 0 && reinterpret_cast<uintptr_t>(all.x) % 16 == 0;
+           gpu_is_aligned(all.x, all.x_gap);
 }
+
 berth_status forward(void *self, const berth_op_args *args) {
     const fast_scaled *op = static_cast<const fast_scaled *>(self);
     const berth_dtype y = args->outputs[0]->dtype;
@@ -311,11 +312,12 @@ berth_status forward(void *self, const berth_op_args *args) {
     if (is_batch(op, all)) {
         return cuda_batch_scaled(op, all, {reinterpret_cast<float *>(room), op->arrivals}, y);
     }
-    if (all.rows > CUDA_CODED_ROWS && cuda_some_takes(some_of(all), op->some)) {
-        return cuda_some_scaled(op, some_of(all), op->some, y);
-    }
     if (all.rows <= CUDA_CODED_ROWS) {
         return cuda_coded_scaled(op, all, op->codes, y);
+    }
+    const cuda_some some = some_of(all);
+    if (cuda_some_takes(some, op->some)) {
+        return cuda_some_scaled(op, some, op->some, y);
     }
     if (op->codes == BERTH_DTYPE_F8_E4M3FN && cuda_many_takes(op, all)) {
         return cuda_many_scaled(op, all, y);

@@ -167,6 +167,11 @@ static inline int gpu_is_aligned(const gpu_rows &rows) {
     return all % 16 == 0;
 }
 
+// The same of rows that are `gap` bytes apart.
+static inline int gpu_is_aligned(const void *data, int64_t gap) {
+    return (reinterpret_cast<uintptr_t>(data) | static_cast<uint64_t>(gap)) % 16 == 0;
+}
+
 static inline berth_status gpu_check_rank(const berth_op_site *site, uint64_t input) {
     return site->inputs[input]->ndim <= 3
                ? BERTH_OK

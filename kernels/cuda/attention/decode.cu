@@ -11,6 +11,7 @@
 // request of Llama-3-8B by codes of four bits on an H200: 1.77 ms a step with 93 KB of code, 1.61
 // with 41.
 #include <cuda/attention/decode_parts.h>
+#include <cuda/shared.h>
 
 #include <algorithm>
 
@@ -272,7 +273,6 @@ uint32_t meeting_bytes(const decode_call &in) {
 
 template <typename C, int WIDTH> constexpr uint32_t MOST_RINGS = MOST_WARPS *RING_BYTES<C, WIDTH>;
 constexpr uint32_t MOST_MEETING = meeting_bytes(CUDA_DECODE_HEADS * 128, MOST_CLUSTER);
-constexpr cudaFuncAttribute LIMIT = cudaFuncAttributeMaxDynamicSharedMemorySize;
 
 // Blocks that share a sequence's keys in one cluster, more than half as many as would share them
 // without; 0: no clusters, or not all at once. Two requests of Llama-3-8B by codes of four
@@ -303,15 +303,14 @@ berth_status launch(const gpu_op *op, decode_call in) {
     constexpr auto KERNEL = decode_kernel<T, C, WIDTH, IS_DEEP>;
     static_assert(RING_BYTES<C, WIDTH> >= PARTS_BYTES<WIDTH>, "parts lie where the rings were");
     const char *name = "paged_attention's decode";
-    const bool has_room =
-        op->gpu->overlaps[op->device] &&
-        cudaFuncSetAttribute(KERNEL, LIMIT, MOST_RINGS<C, WIDTH> + MOST_MEETING) == cudaSuccess;
+    const bool has_room = op->gpu->overlaps[op->device] &&
+                          cudaFuncSetAttribute(KERNEL, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                               MOST_RINGS<C, WIDTH> + MOST_MEETING) == cudaSuccess;
     (void)cudaGetLastError(); // of a device that has less
-    const cudaError_t error =
-        has_room ? cudaSuccess : cudaFuncSetAttribute(KERNEL, LIMIT, MOST_RINGS<C, WIDTH>);
-    if (error != cudaSuccess) {
-        return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
-                                 MOST_RINGS<C, WIDTH>, cudaGetErrorString(error));
+    const berth_status status =
+        has_room ? BERTH_OK : cuda_allow_shared(op, KERNEL, MOST_RINGS<C, WIDTH>);
+    if (status != BERTH_OK) {
+        return status;
     }
     in.room.cluster = has_room ? cluster_for<T, C, WIDTH, IS_DEEP>(op, in) : 0;
     in.room.splits = in.room.cluster > 0 ? in.room.cluster : in.room.splits;

@@ -11,6 +11,7 @@
 // and 1,244, not 1,280, where products of 8-bit codes before it have the clock down at 1.48 GHz.
 #include <cuda/attention/prefill.h>
 #include <cuda/attention/prefill_tiles.h>
+#include <cuda/shared.h>
 #include <cuda/wgmma.h>
 
 #include <math.h>
@@ -312,11 +313,9 @@ __global__ void __launch_bounds__(THREADS, 1)
 }
 
 template <typename T> berth_status start(const gpu_op *op, const group_call &call, int longest) {
-    const cudaError_t error = cudaFuncSetAttribute(
-        prefill_group_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
-    if (error != cudaSuccess) {
-        return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
-                                 SHARED_BYTES, cudaGetErrorString(error));
+    const berth_status has_room = cuda_allow_shared(op, prefill_group_kernel<T>, SHARED_BYTES);
+    if (has_room != BERTH_OK) {
+        return has_room;
     }
     const gpu_grid grid = {dim3(static_cast<unsigned>(call.all.heads), gpu_ceil(longest, ROWS),
                                 static_cast<unsigned>(call.all.sequences)),

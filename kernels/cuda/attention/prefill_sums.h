@@ -8,6 +8,7 @@
 
 #include <cuda/attention/prefill.h>
 #include <cuda/pieces.h>
+#include <cuda/shared.h>
 
 namespace {
 
@@ -232,11 +233,9 @@ __device__ void write_out(const gpu_attention_call &call, const cuda_task &job,
 template <typename K>
 berth_status start_prefill(const gpu_op *op, const gpu_attention_call &call, int longest, K *kernel,
                            uint32_t bytes) {
-    const cudaError_t error =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (error != cudaSuccess) {
-        return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
-                                 bytes, cudaGetErrorString(error));
+    const berth_status has_room = cuda_allow_shared(op, kernel, bytes);
+    if (has_room != BERTH_OK) {
+        return has_room;
     }
     const gpu_grid grid = {dim3(static_cast<unsigned>(call.heads), gpu_ceil(longest, ROWS),
                                 static_cast<unsigned>(call.sequences)),

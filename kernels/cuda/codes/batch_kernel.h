@@ -9,6 +9,7 @@
 
 #include <cuda/codes/batch_exchange.h>
 #include <cuda/codes/batch_wgmma.h>
+#include <cuda/shared.h>
 
 #include <algorithm>
 
@@ -132,11 +133,9 @@ berth_status launch(const gpu_op *op, const cuda_coded &all, const cuda_batch_ro
         return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE,
                                  "the driver does not describe a product's tiles");
     }
-    const cudaError_t error =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
-    if (error != cudaSuccess) {
-        return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
-                                 BYTES, cudaGetErrorString(error));
+    const berth_status has_room = cuda_allow_shared(op, kernel, BYTES);
+    if (has_room != BERTH_OK) {
+        return has_room;
     }
     const gpu_grid grid = {dim3(static_cast<unsigned>(blocks)), dim3(THREADS + 128), BYTES};
     return gpu_run(op, "a product of codes", grid, kernel, batch_call{all, room}, weight, x);

@@ -10,6 +10,7 @@
 // beside the next one's products, which take more registers than there are (40 % longer), groups
 // that add up at different steps, other bands, and fewer promotions (none: within the noise).
 #include <cuda/codes/many_results.h>
+#include <cuda/shared.h>
 
 namespace {
 
@@ -143,11 +144,9 @@ template <typename T> berth_status launch(const gpu_op *op, const cuda_coded &al
         return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE,
                                  "the driver does not describe a product's tiles");
     }
-    const cudaError_t error =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
-    if (error != cudaSuccess) {
-        return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
-                                 SHARED_BYTES, cudaGetErrorString(error));
+    const berth_status has_room = cuda_allow_shared(op, kernel, SHARED_BYTES);
+    if (has_room != BERTH_OK) {
+        return has_room;
     }
     const gpu_grid grid = {dim3(static_cast<unsigned>(op->gpu->multiprocessors[op->device])),
                            dim3(THREADS), SHARED_BYTES};
@@ -166,11 +165,9 @@ bool cuda_many_takes(const gpu_op *op, const cuda_coded &all) {
     const int64_t blocks = op->gpu->multiprocessors[op->device];
     const int64_t tiles = int64_t{tiles_of(all.outputs, TILE)} * tiles_of(all.rows, ROWS);
     const int64_t waves = gpu_ceil(tiles, blocks);
-    const uintptr_t places = reinterpret_cast<uintptr_t>(all.x) |
-                             reinterpret_cast<uintptr_t>(all.y) |
-                             static_cast<uintptr_t>(all.x_gap | all.y_gap * 2 | all.bytes);
     return !all.bias && all.rows >= LEAST_ROWS && waves >= LEAST_WAVES &&
-           tiles * 100 >= waves * blocks * LEAST_FULL && places % 16 == 0;
+           tiles * 100 >= waves * blocks * LEAST_FULL && all.bytes % 16 == 0 &&
+           gpu_is_aligned(all.x, all.x_gap) && gpu_is_aligned(all.y, all.y_gap * 2);
 }
 
 berth_status cuda_many_scaled(const gpu_op *op, const cuda_coded &all, berth_dtype y) {

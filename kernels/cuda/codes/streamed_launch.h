@@ -5,6 +5,7 @@
 #define BERTH_KERNELS_CUDA_CODES_STREAMED_LAUNCH_H
 
 #include <cuda/codes/streamed_kernel.h>
+#include <cuda/shared.h>
 
 namespace {
 
@@ -49,12 +50,10 @@ berth_status describe(const gpu_op *op, const cuda_coded &all, CUtensorMap *out)
 template <typename T, typename K, int EIGHTS, typename I>
 berth_status launch(const gpu_op *op, const cuda_coded &all, const layout &places,
                     const I &before) {
-    const cudaError_t error =
-        cudaFuncSetAttribute(streamed_codes_kernel<T, K, EIGHTS, I>,
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, places.bytes);
-    if (error != cudaSuccess) {
-        return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
-                                 places.bytes, cudaGetErrorString(error));
+    const berth_status has_room =
+        cuda_allow_shared(op, streamed_codes_kernel<T, K, EIGHTS, I>, places.bytes);
+    if (has_room != BERTH_OK) {
+        return has_room;
     }
     CUtensorMap codes = {};
     const berth_status described = K::X_RATIO == 1 ? describe(op, all, &codes) : BERTH_OK;

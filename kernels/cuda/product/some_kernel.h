@@ -12,6 +12,7 @@
 
 #include <cuda/product/some_results.h>
 #include <cuda/product/some_wgmma.h>
+#include <cuda/shared.h>
 
 #include <algorithm>
 #include <limits.h>
@@ -174,12 +175,6 @@ template <int N> some_launch launch_of(int outputs, int split) {
     return out;
 }
 
-// Why not what a product takes: it is the kernel's, of which a recording may hold larger ones.
-template <typename X, typename T, int N> cudaError_t make_room() {
-    return cudaFuncSetAttribute(some_kernel<X, T, N>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                SHARED_BYTES);
-}
-
 template <typename X, typename T, int N>
 berth_status launch(const gpu_op *op, const cuda_some &all, int split) {
     constexpr CUtensorMapDataType BYTES = CU_TENSOR_MAP_DATA_TYPE_UINT8;
@@ -197,10 +192,10 @@ berth_status launch(const gpu_op *op, const cuda_some &all, int split) {
         return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE,
                                  "the driver does not describe a product's tiles");
     }
-    const cudaError_t error = make_room<X, T, N>();
-    if (error != cudaSuccess) {
-        return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s",
-                                 SHARED_BYTES, cudaGetErrorString(error));
+    // Why not what this one takes: it is the kernel's, of which a recording may hold larger ones.
+    const berth_status has_room = cuda_allow_shared(op, kernel, SHARED_BYTES);
+    if (has_room != BERTH_OK) {
+        return has_room;
     }
     const some_call call = {all, static_cast<int>(gpu_ceil(all.bytes, STEP)), how.stages};
     const char *name = "a product of some rows";

@@ -27,11 +27,13 @@ template <int N> bool runs_at_once(const gpu_op *op, const some_launch &how) {
     const auto kernel = some_kernel<gpu_bf16, gpu_bf16, N>;
     const int tiles = static_cast<int>(how.grid.blocks.x);
     const int split = static_cast<int>(how.grid.blocks.y);
-    if (tiles * split > op->gpu->multiprocessors[op->device]) {
-        return false;
+    const bool has_places = tiles * split <= op->gpu->multiprocessors[op->device];
+    if (split == 1 || !has_places) {
+        return has_places;
     }
-    return split == 1 || (make_room<gpu_bf16, gpu_bf16, N>() == cudaSuccess &&
-                          cuda_clusters_at_once(op, how.grid, split, kernel) >= tiles);
+    // Where that is refused, none fits.
+    (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
+    return cuda_clusters_at_once(op, how.grid, split, kernel) >= tiles;
 }
 
 struct some_choice {
@@ -68,11 +70,8 @@ cuda_some_plan cuda_some_plan_for(const gpu_op *op, int outputs, int bytes) {
 }
 
 bool cuda_some_takes(const cuda_some &all, const cuda_some_plan &plan) {
-    const uintptr_t places = reinterpret_cast<uintptr_t>(all.x) |
-                             reinterpret_cast<uintptr_t>(all.weight) |
-                             reinterpret_cast<uintptr_t>(all.y) |
-                             static_cast<uintptr_t>(all.x_gap | all.y_gap * 2 | all.bytes);
-    return plan.tile > 0 && all.rows <= CUDA_SOME_ROWS && places % 16 == 0;
+    return plan.tile > 0 && all.rows <= CUDA_SOME_ROWS && gpu_is_aligned(all.x, all.x_gap) &&
+           gpu_is_aligned(all.weight, all.bytes) && gpu_is_aligned(all.y, all.y_gap * 2);
 }
 
 berth_status cuda_some_numbers(const gpu_op *op, const cuda_some &all, const cuda_some_plan &plan,

@@ -8,6 +8,7 @@
 // or they would drive out what the kernels around have in it: 3 % of a decode step.
 #include <cuda/mma.h>
 #include <cuda/product/product.h>
+#include <cuda/shared.h>
 #include <cuda/tile.h>
 
 extern "C" int32_t cuda_code_is_90(void);
@@ -366,11 +367,9 @@ template <typename T, typename F>
 berth_status launch(const gpu_op *op, const cuda_few_operands &all, const layout &places) {
     // Why not what this one takes: it is the kernel's, of which a recording may hold larger ones.
     constexpr uint32_t MOST = BLOCK_BYTES - TAKEN<F>;
-    const cudaError_t error = cudaFuncSetAttribute(
-        streamed_rows_kernel<T, F>, cudaFuncAttributeMaxDynamicSharedMemorySize, MOST);
-    if (error != cudaSuccess) {
-        return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE, "%u bytes of shared memory: %s", MOST,
-                                 cudaGetErrorString(error));
+    const berth_status has_room = cuda_allow_shared(op, streamed_rows_kernel<T, F>, MOST);
+    if (has_room != BERTH_OK) {
+        return has_room;
     }
     const cuda_tile_encode encode = cuda_find_tile_encode();
     // Why no more at once: fetching 256 bytes costs 2 %.
