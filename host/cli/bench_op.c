@@ -382,8 +382,13 @@ static berth_status run(berth_session *session) {
     op_bench bench = {.session = session, .wanted = berth_session_argument(session, 0)};
     const berth_status status = run_all(&bench);
     berth_arena_destroy(bench.arena);
-    BERTH_TRY(status);
-    return berth_bench_print(session, bench.rows, bench.row_count);
+    if (status == BERTH_OK || bench.row_count > 0) {
+        BERTH_TRY(berth_bench_print(session, bench.rows, bench.row_count));
+    }
+    if (status != BERTH_OK) {
+        BERTH_TRY(berth_session_print(session)); // minutes of cases before it are not lost
+    }
+    return status;
 }
 
 static berth_status prepare(berth_session *session) {
@@ -424,7 +429,7 @@ const berth_command berth_command_bench_op = {
         "First the first 8 rows of the step that is timed (all, where rows depend on later ones)\n"
         "are compared with the op's reference:\n"
         "the largest error is at most 1e-4 of their root mean square in float32, 6 % in bfloat16,\n"
-        "1 % in float16. Otherwise nothing is timed.\n"
+        "1 % in float16. Otherwise neither it is timed nor what comes behind it.\n"
         "Every case has operands of its own so often that they are 4 times the last cache of the\n"
         "processor; a value is the median call of the best of 5 runs, in turns with the ceilings.\n"
         "GB/s: bytes that have to be read and written, beside the median copy of as many, by the\n"

@@ -35,7 +35,8 @@ static const berth_op_case cases[] = {
     OP("argmax", "128256", 16, 1, "x=x[T,128256]"),
     OP("sample", "128256", 16, 1,
        "logits=x[T,128256](-8,8) temperature=f64[T]:1..1.5 top_p=f64[T]:0..0.95 "
-       "min_p=f64[T]:0..0.05 top_k=i64[T]:0..100 seed=i64[T]<1000 index=i64[T]<50"),
+       "min_p=f64[T]:0..0.05 top_k=i64[T]:0..100 seed=i64[T]<1000 index=i64[T]<50",
+       .is_whole = true), // options are spread over all rows
     OP("sampling_min_p", "128256", 16, 1, "logits=f32[T,128256](-8,8) min_p=f32[T](0,0.2)"),
     OP("sampling_top_k_top_p", "128256", 16, 1,
        "logits=f32[T,128256](-8,8) k=i32[T]:50..50 p=f32[T](0.8,0.95)"),

@@ -167,7 +167,7 @@ static berth_status compare(const berth_op_side *reference, const berth_op_side 
         if (!(error <= allowed)) {
             return BERTH_FAIL(INTERNAL,
                               "the largest error beside the op's reference is %.3g of the root "
-                              "mean square, %.3g are allowed; nothing is timed",
+                              "mean square, %.3g are allowed; it is not timed",
                               error, allowed);
         }
     }

@@ -209,6 +209,25 @@ TEST(bench_op_never_times_a_wrong_kernel) {
     CHECK_CONTAINS(p.err, "(while silu_and_mul-14336 on 1 threads)");
 }
 
+TEST(bench_op_keeps_what_was_timed_before_a_wrong_kernel) {
+    program p;
+    need_cpu();
+    PROGRAM_RUN(&p, CPU, BERTH, "bench", "op", "lu", "--platform", "cpu", "--threads", "1",
+                "--plugin", WRONG);
+    CHECK_INT(p.status, 7);
+    CHECK_CONTAINS(p.out, "xielu-4096 ");
+    CHECK(strstr(p.out, "silu_and_mul-14336") == NULL);
+    CHECK_CONTAINS(p.err, "(while silu_and_mul-14336 on 1 threads)");
+}
+
+// Rows of its options differ from each other, so the check has to run all of them.
+TEST(bench_op_times_the_op_that_draws) {
+    program p;
+    need_cpu();
+    PROGRAM_MUST(&p, CPU, BERTH, "bench", "op", "sample", "--platform", "cpu", "--threads", "1");
+    CHECK_CONTAINS(p.out, "sample-128256 ");
+}
+
 TEST(bench_op_refuses_an_unknown_case_with_the_nearest) {
     program p;
     PROGRAM_RUN(&p, CPU, BERTH, "bench", "op", "contigous-4096");
