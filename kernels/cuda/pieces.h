@@ -25,4 +25,18 @@ static __device__ inline void cuda_load_matrices(uint32_t from, uint32_t *to) {
                  : "r"(from));
 }
 
+// The same, each matrix turned: a lane has what is in two rows of a column.
+static __device__ inline void cuda_load_turned(uint32_t from, uint32_t *to) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(from));
+}
+
+// A matrix of 8 by 8 that is spread over a warp's registers as one of those, turned.
+static __device__ inline uint32_t cuda_turn_matrix(uint32_t pair) {
+    uint32_t turned;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(pair));
+    return turned;
+}
+
 #endif

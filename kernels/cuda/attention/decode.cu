@@ -10,6 +10,7 @@
 // one is loaded at once and before the wait, and little code is gone through (fill_stage). One
 // request of Llama-3-8B by codes of four bits on an H200: 1.77 ms a step with 93 KB of code, 1.61
 // with 41.
+#include <cuda/attention/decode_begin.h>
 #include <cuda/attention/decode_parts.h>
 #include <cuda/shared.h>
 
@@ -19,6 +20,9 @@ namespace {
 
 constexpr int MOST_CLUSTER = 10; // blocks
 constexpr int LEAST_CLUSTER = 4;
+
+template <typename T>
+constexpr berth_dtype DTYPE = gpu_is_bf16<T> ? BERTH_DTYPE_BF16 : BERTH_DTYPE_F16;
 
 template <typename T, typename C, int WIDTH, bool IS_DEEP>
 __device__ void attend(const gpu_attention_call &call, const share &mine, const int32_t *blocks,
@@ -36,90 +40,19 @@ __device__ void attend(const gpu_attention_call &call, const share &mine, const 
         fill_fresh<C, WIDTH>(mine, from, fresh, step, keys);
         cuda_wait_groups<AHEAD<C>>();
         __syncwarp();
-        float scores[2][4] = {};
-        uint32_t weights[4];
-        score<T, C, WIDTH, IS_DEEP>(query, keys, scores);
-        mask(call, mine, query.scales, step, scores);
-        weigh<T, C, WIDTH, IS_DEEP>(scores, weights, sum);
-        add_values<T, C, WIDTH>(weights, keys + ROWS_BYTES<C, WIDTH>, sum);
+        add_keys<T, C, WIDTH, IS_DEEP>(call, mine, query, step, keys, sum);
         stage = stage == STAGES<C> - 1 ? 0 : stage + 1;
     }
     cuda_wait_groups<0>();
 }
 
 // The parts of a sequence's key head, all parts' outs coming before all stats.
-template <int WIDTH>
-__device__ head_parts handed_of(const decode_call &in, int sequence, int group) {
-    const int64_t each = static_cast<int64_t>(in.room.splits) * group;
+template <int WIDTH> __device__ head_parts handed_of(const decode_call &in, const task &job) {
+    const int64_t each = static_cast<int64_t>(in.room.splits) * job.group;
     const int64_t all = static_cast<int64_t>(in.call.sequences) * in.call.kv_heads * each;
-    const int64_t first = (static_cast<int64_t>(sequence) * in.call.kv_heads + own_head()) * each;
+    const int64_t first = (static_cast<int64_t>(job.sequence) * in.call.kv_heads + job.head) * each;
     return head_parts{in.room.parts + first * WIDTH,
                       reinterpret_cast<float2 *>(in.room.parts + all * WIDTH) + first};
-}
-
-// Whose work a block has a share of.
-struct task {
-    int sequence;
-    int token;
-    int group;
-    share mine;
-};
-
-// What is there before any kernel of the step, all on its way before the first is waited for.
-struct known {
-    int length;
-    int block;    // of the cache, that of first_step()
-    int64_t slot; // of the new token, or below 0
-    circle_point point;
-
-    __device__ known(const decode_call &in, int sequence, int token) : slot(-1), point() {
-        const gpu_attention_call &call = in.call;
-        const int number = first_step() >> call.block_shift;
-        length = load_now(call.lengths + sequence);
-        block = number < call.table_stride
-                    ? load_now(call.block_table + sequence * call.table_stride + number)
-                    : 0;
-        if (in.room.is_plain) {
-            slot = load_now(call.slots + token);
-        }
-        point.load_angle(in.room.turn);
-        if (in.room.turn.is_early) {
-            point.load_position(in.room.turn, token);
-        }
-    }
-};
-
-// Waits for the kernel before this one; new rows are in shared memory then.
-template <typename T, typename C, int WIDTH>
-__device__ void bring_rows(const decode_call &in, const task &job, bool is_new,
-                           const new_rows<T, C, WIDTH> &rows, circle_point *point) {
-    const cuda_decode_turn &turn = in.room.turn;
-    bringer<T, C, WIDTH> bring = {
-        in.call, turn, rows, job.token, job.group, job.group + (is_new ? 2 : 0), {}};
-    bring.prepare();
-    if (turn.half > 0 && !turn.is_early) {
-        gpu_wait_for_inputs();
-        point->load_position(turn, job.token);
-    }
-    if (turn.half > 0) {
-        point->fill(turn, rows.circle());
-    }
-    gpu_wait_for_inputs();
-    bring.bring();
-}
-
-// A lane's piece of the new key and value, which go to the caches, too.
-template <typename T, typename C, int WIDTH>
-__device__ fresh_rows take_fresh(const gpu_attention_call &call, const task &job,
-                                 const new_rows<T, C, WIDTH> &rows, int64_t slot) {
-    fresh_piece<T, C> key;
-    fresh_piece<T, C> value;
-    key.load(rows.row(job.group), own_piece<C, WIDTH>());
-    value.load(rows.row(job.group + 1), own_piece<C, WIDTH>());
-    const fresh_rows fresh = {key.finish(gpu_cache_scale(call.key_scale)),
-                              value.finish(gpu_cache_scale(call.value_scale))};
-    store_new<C, WIDTH>(call, fresh, slot);
-    return fresh;
 }
 
 // The own warps' parts, and those of other blocks with keys of the sequence, to what the head's
@@ -131,7 +64,7 @@ __device__ void finish(const decode_call &in, const task &job, const head_parts 
     head_parts all = own;
     int count = warps();
     if (mine.parts > 1) {
-        all = handed_of<WIDTH>(in, job.sequence, job.group);
+        all = handed_of<WIDTH>(in, job);
         count = mine.parts;
 #pragma unroll 1
         for (int four = thread_number(); four < here.fours; four += threads()) {
@@ -143,7 +76,7 @@ __device__ void finish(const decode_call &in, const task &job, const head_parts 
                 store_part<WIDTH>(all, job.group, four, part);
             }
         }
-        int *arrivals = in.room.arrivals + job.sequence * in.call.kv_heads + own_head();
+        int *arrivals = in.room.arrivals + job.sequence * in.call.kv_heads + job.head;
         if (meets) {
             cuda_barrier_wait(here.barrier, 0);
         } else if (!is_last_of(mine.parts, arrivals)) {
@@ -156,7 +89,7 @@ __device__ void finish(const decode_call &in, const task &job, const head_parts 
     for (int four = first + thread_number(); four < end; four += threads()) {
         const parts_of_four parts =
             meets ? here.received(four - first) : four_of<WIDTH>(all, job.group, four);
-        write_four<T, WIDTH>(in.call, job.token, four, put_together<8>(parts, count));
+        write_four<T, WIDTH>(in.call, job, four, put_together<8>(parts, count));
     }
 }
 
@@ -172,7 +105,7 @@ __global__ void __launch_bounds__(MOST_WARPS * 32, 2) decode_kernel(decode_call 
     const int sequence = blockIdx.z;
     const int token = in.room.is_plain ? sequence : call.starts[sequence];
     known early(in, sequence, token);
-    const task job = {sequence, token, call.heads / call.kv_heads,
+    const task job = {sequence, token, own_head(), call.heads / call.kv_heads,
                       share_of(call, in.room.splits, early.length)};
     const share &mine = job.mine;
     if (own_share() >= mine.parts && own_share() > 0) {
@@ -186,7 +119,8 @@ __global__ void __launch_bounds__(MOST_WARPS * 32, 2) decode_kernel(decode_call 
     }
     const bool is_new = early.slot >= 0 && mine.has_new;
     const int32_t *blocks = call.block_table + sequence * call.table_stride;
-    const source<C> from = source_of<C, WIDTH>(call, early.slot >= 0 ? mine.position : STORED);
+    const source<C> from =
+        source_of<C, WIDTH>(call, job.head, early.slot >= 0 ? mine.position : STORED);
     const uint32_t ring = static_cast<uint32_t>(__cvta_generic_to_shared(shared)) +
                           threadIdx.y * RING_BYTES<C, WIDTH>;
     fill_ahead<C, WIDTH>(call, mine, blocks, from, ring, early.block);
@@ -199,7 +133,10 @@ __global__ void __launch_bounds__(MOST_WARPS * 32, 2) decode_kernel(decode_call 
     if (meets) {
         here.open();
     }
-    const new_rows<T, C, WIDTH> rows = {shared};
+    using rows_of = new_rows<T, C, WIDTH>;
+    // In the stages that the rings leave empty at first.
+    static_assert(rows_of::OF_WARP * rows_of::ROW + WIDTH * sizeof(T) <= STAGE_BYTES<C, WIDTH>);
+    const rows_of rows = {shared + AHEAD<C> * STAGE_BYTES<C, WIDTH>, rows_of::OF_WARP};
     bring_rows(in, job, is_new, rows, &early.point);
     const queries<WIDTH, IS_DEEP> query = load_queries<T, C, WIDTH, IS_DEEP>(
         rows, job.group, call.scale * gpu_cache_scale(call.key_scale));
@@ -240,23 +177,23 @@ int64_t rounds_of(int64_t blocks, int64_t round, double least) {
     return blocks - rest + last;
 }
 
-// Few blocks: all warps, as each has much to read. More than run at once: one or two, whichever
-// leaves less of the last round empty; at equal times one, as then fewer rounds begin and end
-// together: 153 us in place of 157 for 256 sequences of 592 keys.
+// Few blocks: all warps, as each has much to read. More than run at once: few.
 template <typename T, typename C, int WIDTH, bool IS_DEEP>
 unsigned warps_for(const gpu_op *op, int64_t blocks) {
-    if (blocks <= int64_t{PARTS_TARGET} * op->gpu->multiprocessors[op->device]) {
-        return MOST_WARPS;
-    }
-    if (IS_DEEP || WIDTH != 128 || sizeof(C) != 2) {
-        return FEW_WARPS; // not measured with one
-    }
+    return blocks <= int64_t{PARTS_TARGET} * op->gpu->multiprocessors[op->device] ? MOST_WARPS
+                                                                                  : FEW_WARPS;
+}
+
+// Whether what takes key heads in turns (decode_many.cu) leaves less of the last round empty than
+// blocks of few warps, or as much.
+template <typename T, typename C, int WIDTH, bool IS_DEEP>
+bool takes_turns(const gpu_op *op, const decode_call &in, int64_t blocks) {
     const int64_t few = at_once<T, C, WIDTH, IS_DEEP>(op, FEW_WARPS);
-    const int64_t one = at_once<T, C, WIDTH, IS_DEEP>(op, 1);
-    return few > 0 && one > 0 && blocks > few &&
-                   rounds_of(blocks, one, 0.43) <= rounds_of(blocks, few, 0.75)
-               ? 1
-               : FEW_WARPS;
+    if (in.room.splits > 1 || few == 0 || blocks <= few) {
+        return false;
+    }
+    const int64_t many = cuda_decode_many_at_once(op, in.call, DTYPE<T>);
+    return many > 0 && rounds_of(blocks, many, 0.43) <= rounds_of(blocks, few, 0.75);
 }
 
 // Of shared memory, behind the rings: the parts of `blocks` of a cluster, of so many elements each,
@@ -316,6 +253,9 @@ berth_status launch(const gpu_op *op, decode_call in) {
     in.room.splits = in.room.cluster > 0 ? in.room.cluster : in.room.splits;
     const int64_t blocks =
         static_cast<int64_t>(in.call.kv_heads) * in.room.splits * in.call.sequences;
+    if (in.room.cluster == 0 && takes_turns<T, C, WIDTH, IS_DEEP>(op, in, blocks)) {
+        return cuda_decode_many(op, in.call, in.room, DTYPE<T>);
+    }
     const unsigned warps_of =
         in.room.cluster > 0 ? MOST_WARPS : warps_for<T, C, WIDTH, IS_DEEP>(op, blocks);
     const uint32_t bytes = warps_of * RING_BYTES<C, WIDTH> + meeting_bytes(in);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parts of decode attention put together: those of a block's warps in shared memory, then those of
 // the blocks that share a sequence, by the block that comes last, or a slice each by the blocks of
-// a cluster. Only decode.cu includes this.
+// a cluster. Only decode.cu and decode_many.cu include this.
 #ifndef BERTH_KERNELS_CUDA_ATTENTION_DECODE_PARTS_H
 #define BERTH_KERNELS_CUDA_ATTENTION_DECODE_PARTS_H
 
@@ -124,14 +124,15 @@ __device__ float with_sink(const gpu_attention_call &call, int head, const commo
 }
 
 template <typename T, int WIDTH>
-__device__ void write_four(const gpu_attention_call &call, int token, int four, const common &all) {
-    const int head = own_head() * (call.heads / call.kv_heads) + four * 4 / WIDTH;
+__device__ void write_four(const gpu_attention_call &call, const task &job, int four,
+                           const common &all) {
+    const int head = job.head * job.group + four * 4 / WIDTH;
     float factor;
     const float total = with_sink(call, head, all, &factor);
     const float4 sum = scaled(all.sum, factor * gpu_cache_scale(call.value_scale) / total);
     const gpu_pack<T, 4> out = {gpu_round<T>(sum.x), gpu_round<T>(sum.y), gpu_round<T>(sum.z),
                                 gpu_round<T>(sum.w)};
-    const int64_t row = static_cast<int64_t>(token) * call.heads + head;
+    const int64_t row = static_cast<int64_t>(job.token) * call.heads + head;
     gpu_store<T, 4>(gpu_row<T>(call.out, row), four * 4 % WIDTH, out);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys and values of decode attention on their way: where they lie, and a warp's ring of stages in
 // shared memory, which copies fill ahead of it. Rows lie there as in the cache, whose elements C
-// are T or codes; codes become f16 as they are loaded from there. Only decode.cu includes this.
+// are T or codes; codes become f16 as they are loaded from there. Only decode.cu and decode_many.cu
+// include this.
 #ifndef BERTH_KERNELS_CUDA_ATTENTION_DECODE_ROWS_H
 #define BERTH_KERNELS_CUDA_ATTENTION_DECODE_ROWS_H
 
@@ -31,8 +32,8 @@ template <typename C> struct source {
 };
 
 template <typename C, int WIDTH>
-__device__ source<C> source_of(const gpu_attention_call &call, int fresh) {
-    const int own = own_head() * WIDTH;
+__device__ source<C> source_of(const gpu_attention_call &call, int head, int fresh) {
+    const int own = head * WIDTH;
     return source<C>{
         {static_cast<const C *>(call.key_cache) + own,
          static_cast<const C *>(call.value_cache) + own},
@@ -175,7 +176,7 @@ __device__ int block_of(const gpu_attention_call &call, const int32_t *blocks, c
 template <typename C, int WIDTH>
 __device__ void fill_ahead(const gpu_attention_call &call, const share &mine, const int32_t *blocks,
                            const source<C> &from, uint32_t ring, int guess) {
-    int step = mine.begin + static_cast<int>(threadIdx.y) * KEYS;
+    int step = mine.begin + warp() * KEYS;
     int block = step == first_step() ? guess : block_of(call, blocks, mine, step);
 #pragma unroll 1
     for (int ahead = 0; ahead < AHEAD<C>; ++ahead) {
@@ -189,14 +190,15 @@ __device__ void fill_ahead(const gpu_attention_call &call, const share &mine, co
 
 // The new token's key and value to their slot, by the block that has its position.
 template <typename C, int WIDTH>
-__device__ void store_new(const gpu_attention_call &call, const fresh_rows &fresh, int64_t slot) {
+__device__ void store_new(const gpu_attention_call &call, int head, const fresh_rows &fresh,
+                          int64_t slot) {
     const int piece = threadIdx.x;
-    const int64_t to = (slot * call.kv_heads + own_head()) * WIDTH + piece * PIECE<C>;
-    if (threadIdx.y == 0 && piece < PIECES<C, WIDTH>) {
+    const int64_t to = (slot * call.kv_heads + head) * WIDTH + piece * PIECE<C>;
+    if (warp() == 0 && piece < PIECES<C, WIDTH>) {
         *reinterpret_cast<uint4 *>(static_cast<C *>(call.key_cache) + to) = fresh.key;
     }
     // Why not warp 1: a block may have one warp.
-    if (static_cast<int>(threadIdx.y) == warps() - 1 && piece < PIECES<C, WIDTH>) {
+    if (warp() == warps() - 1 && piece < PIECES<C, WIDTH>) {
         *reinterpret_cast<uint4 *>(static_cast<C *>(call.value_cache) + to) = fresh.value;
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which of a sequence's keys a block of decode attention has, and what is loaded before that is
-// known. Only decode.cu includes this.
+// known. Only decode.cu and decode_many.cu include this.
 #ifndef BERTH_KERNELS_CUDA_ATTENTION_DECODE_SHARE_H
 #define BERTH_KERNELS_CUDA_ATTENTION_DECODE_SHARE_H
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int MOST_WARPS = 4; // of a block
 // Of a block where there are more blocks than run at once with four warps: then as many run at once
-// as have work, and none begins when others end. Of still more, one (decode.cu).
+// as have work, and none begins when others end. Of still more, decode_many.cu.
 constexpr int FEW_WARPS = 2;
 constexpr int KEYS = 16;      // of a warp's step
 constexpr int MIN_SHARE = 64; // keys of a block, so that its start is worth it
@@ -36,8 +36,21 @@ __device__ int own_share() {
     return static_cast<int>(blockIdx.y);
 }
 
+// Which of the warps that share a key head this is, and how many they are. Those with another
+// threadIdx.z have another key head, and wait for nobody.
+__device__ int warp() {
+    return static_cast<int>(threadIdx.y);
+}
 __device__ int warps() {
     return static_cast<int>(blockDim.y);
+}
+// All of them are here, and see what each has written to shared memory.
+__device__ void gather() {
+    if (warps() == 1) {
+        __syncwarp();
+    } else {
+        __syncthreads();
+    }
 }
 
 // Which of a sequence's keys this block has: blocks take turns of KEYS for each of their warps, so
@@ -84,10 +97,19 @@ __device__ share share_of(const gpu_attention_call &call, int splits, int length
     return out;
 }
 
+// A key head of a sequence, and the keys that a block has of it.
+struct task {
+    int sequence;
+    int token;
+    int head;
+    int group;
+    share mine;
+};
+
 // What is loaded before the batch is known: where a warp's first keys are, unless a window hides
 // them.
 __device__ int first_step() {
-    return own_share() * turn_keys() + static_cast<int>(threadIdx.y) * KEYS;
+    return own_share() * turn_keys() + warp() * KEYS;
 }
 
 template <typename N> __device__ N load_now(const N *from) {

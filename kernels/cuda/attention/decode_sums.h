@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arithmetic of decode attention: a warp's scores of 16 keys, their weights, and the weighted
-// sums of values, for all query heads of a key head at once. Only decode.cu includes this.
+// sums of values, for all query heads of a key head at once. Only decode.cu and decode_many.cu
+// include this.
 #ifndef BERTH_KERNELS_CUDA_ATTENTION_DECODE_SUMS_H
 #define BERTH_KERNELS_CUDA_ATTENTION_DECODE_SUMS_H
 
@@ -197,6 +198,19 @@ __device__ void mask(const gpu_attention_call &call, const share &mine, const fl
         const int key = step + i / 4 * 8 + 2 * c + i % 2;
         values[i] = key >= mine.first && key < mine.end ? values[i] * LOG2E : -INFINITY;
     }
+}
+
+// What the 16 keys and values of a stage, those from `step` on, add to the sums.
+template <typename T, typename C, int WIDTH, bool IS_DEEP>
+__device__ void add_keys(const gpu_attention_call &call, const share &mine,
+                         const queries<WIDTH, IS_DEEP> &query, int step, uint32_t stage,
+                         heads_sum<WIDTH> *sum) {
+    float scores[2][4] = {};
+    uint32_t weights[4];
+    score<T, C, WIDTH, IS_DEEP>(query, stage, scores);
+    mask(call, mine, query.scales, step, scores);
+    weigh<T, C, WIDTH, IS_DEEP>(scores, weights, sum);
+    add_values<T, C, WIDTH>(weights, stage + ROWS_BYTES<C, WIDTH>, sum);
 }
 
 } // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A token's new rows on their way into decode attention: the queries of a key head, its new key and
 // its new value, brought to shared memory once a block and turned on the way. As rotary_embedding
-// does it, bit by bit. Only decode.cu includes this.
+// does it, bit by bit. Only decode.cu and decode_many.cu include this.
 #ifndef BERTH_KERNELS_CUDA_ATTENTION_DECODE_TURN_H
 #define BERTH_KERNELS_CUDA_ATTENTION_DECODE_TURN_H
 
@@ -11,32 +11,30 @@
 namespace {
 
 __device__ int thread_number() {
-    return static_cast<int>(threadIdx.y * 32 + threadIdx.x);
+    return warp() * 32 + static_cast<int>(threadIdx.x);
 }
 
 __device__ int threads() {
     return warps() * 32;
 }
 
-// Where new rows lie: in the stages that the warps' rings leave empty at first. Row `group`
-// is the key, the next the value.
+// Where new rows lie, in turns in the memory of the warps that share them. Row `group` is the key,
+// the next the value.
 template <typename T, typename C, int WIDTH> struct new_rows {
-    static constexpr int LEAST_WARPS = sizeof(C) == 1 ? FEW_WARPS : 1;
-    static constexpr uint32_t OF_WARP = (CUDA_DECODE_HEADS + 2 + LEAST_WARPS - 1) / LEAST_WARPS;
+    static constexpr int OF_WARP = (CUDA_DECODE_HEADS + 2 + FEW_WARPS - 1) / FEW_WARPS; // at most
     static constexpr uint32_t ROW = WIDTH * sizeof(T) + 64; // rows begin in different banks
-    static_assert(OF_WARP * ROW + WIDTH * sizeof(T) <= STAGE_BYTES<C, WIDTH>);
 
-    unsigned char *memory;
+    unsigned char *memory; // the first warp's; another's lies RING_BYTES behind the one before
+    int of_warp;
 
     __device__ T *row(int number) const {
         const int last = warps() - 1; // 1, 2 or 4 of them
         return reinterpret_cast<T *>(memory + (number & last) * RING_BYTES<C, WIDTH> +
-                                     AHEAD<C> * STAGE_BYTES<C, WIDTH> +
                                      static_cast<uint32_t>(number >> (last + 1) / 2) * ROW);
     }
-    // Cosines, then sines, of at most half the elements of a head.
+    // Behind the first warp's: cosines, then sines, of at most half the elements of a head.
     __device__ T *circle() const {
-        return reinterpret_cast<T *>(memory + AHEAD<C> * STAGE_BYTES<C, WIDTH> + OF_WARP * ROW);
+        return reinterpret_cast<T *>(memory + of_warp * ROW);
     }
 };
 
@@ -65,7 +63,7 @@ struct circle_point {
             circle[i] = gpu_round<T>(at.cosine);
             circle[turn.half + i] = gpu_round<T>(turn.sign * at.sine);
         }
-        __syncthreads();
+        gather();
     }
 };
 
@@ -123,6 +121,7 @@ template <typename T, typename C, int WIDTH> struct bringer {
     const cuda_decode_turn &turn;
     new_rows<T, C, WIDTH> to;
     int64_t token;
+    int head;
     int group;
     int rows; // `group`, or with the new key and value
     const T *from[AT_ONCE];
@@ -135,9 +134,9 @@ template <typename T, typename C, int WIDTH> struct bringer {
         for (int i = 0; i < AT_ONCE; ++i) {
             const int row = piece(first, i) / ACROSS;
             const gpu_rows &of = row < group ? call.query : row == group ? call.key : call.value;
-            const int head = row < group ? own_head() * group + row : own_head();
-            from[i] =
-                reinterpret_cast<const T *>(of.data + token * of.outer_gap + head * of.inner_gap);
+            const int from_head = row < group ? head * group + row : head;
+            from[i] = reinterpret_cast<const T *>(of.data + token * of.outer_gap +
+                                                  from_head * of.inner_gap);
         }
     }
     // Pins what `find` found before what comes behind.
@@ -168,7 +167,7 @@ template <typename T, typename C, int WIDTH> struct bringer {
             }
             find(first + AT_ONCE * threads());
         }
-        __syncthreads();
+        gather();
     }
 };
 

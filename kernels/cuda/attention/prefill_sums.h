@@ -22,12 +22,6 @@ template <int WIDTH> __device__ uint32_t place_of(int row, int piece) {
     return static_cast<uint32_t>((row * (WIDTH / 8) + (piece ^ (row & 7))) * 16);
 }
 
-__device__ void load_turned(uint32_t from, uint32_t *to) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(from));
-}
-
 template <typename T, int WIDTH>
 __device__ void load_queries(const gpu_attention_call &call, const cuda_task &job, uint32_t to) {
     for (int at = threadIdx.x; at < ROWS * WIDTH / 8; at += WARPS * 32) {
@@ -190,7 +184,7 @@ __device__ void add_values(uint32_t values, const float (*scores)[KEYS / 8][4],
 #pragma unroll
         for (int d = 0; d < WIDTH / 16; ++d) {
             uint32_t b[4];
-            load_turned(values + place_of<WIDTH>(k * 16 + lane % 16, 2 * d + lane / 16), b);
+            cuda_load_turned(values + place_of<WIDTH>(k * 16 + lane % 16, 2 * d + lane / 16), b);
             multiply<T>(a, b, sum->out, d);
         }
     }
