@@ -216,6 +216,9 @@ template <typename T> struct runner {
             key_step<T>(in.call, mine, query, step, keys.place(keys.use), sum);
             keys.go_on();
         }
+        if (!is_next && number < all) {
+            take_next(next); // of a sequence without keys nothing was asked above
+        }
     }
     __device__ void take_next(assignment<T> *next) {
         number = take(in, all);
