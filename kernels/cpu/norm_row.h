@@ -42,6 +42,7 @@ typedef struct berth_norm_row {
     float mean;     // that is taken off, 0 of a row that was not measured
     void *sum;      // where x + gate goes, for a gate that is a residual; it may be the gate
     void *y;
+    int is_backward; // written from its end to its start, past the caches
 } berth_norm_row;
 
 // What a row's loop is compiled for.

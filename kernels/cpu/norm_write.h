@@ -74,12 +74,15 @@ BERTH_INLINE void berth_norm_write_span(const berth_norm_row *all, berth_norm_ki
     const berth_norm_row row = *all; // no store changes it, for all that the compiler knows
     const berth_norm_scale by = berth_norm_scale_of(&row, form, columns);
     const int64_t row_bytes = row.hidden * (BERTH_DTYPE_BITS(as.dtype) / 8);
+    const int64_t end = berth_norm_steps_end(as, columns);
+    const int is_backward = as.is_past && row.is_backward;
     int64_t first = columns.first;
-    for (; first < berth_norm_steps_end(as, columns); first += BERTH_NORM_PAIR) {
+    for (; first < end; first += BERTH_NORM_PAIR) {
+        const int64_t mirrored = columns.first + end - BERTH_NORM_PAIR - first;
         if (as.is_past) {
             berth_norm_fetch(row.x, as, first, BERTH_NORM_AHEAD + row_bytes);
         }
-        berth_norm_write_pair(&row, as, form, first, &by);
+        berth_norm_write_pair(&row, as, form, is_backward ? mirrored : first, &by);
     }
     for (; first < columns.end; first += BERTH_LANES) {
         const berth_norm_at at = {BERTH_NORM_SINGLE, first, columns.end};

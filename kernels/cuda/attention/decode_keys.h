@@ -8,6 +8,8 @@
 
 #include <cuda/attention/decode_parts.h>
 
+#include <float.h>
+
 namespace {
 
 constexpr int WIDTH = 128;
@@ -22,16 +24,22 @@ __device__ uint32_t key_place(int row, int piece) {
 // The queries as second operand: pairs of head lane / 4, two for each 16 elements.
 struct key_queries {
     uint32_t pairs[TILES][2];
-    float scale;
+    float scale; // of scores, to powers of two unless they are capped
 };
 
 // Sums of values: of tile i, elements 16i + lane / 4 and that + 8 of heads 2 (lane % 4) and + 1.
-// Totals are of the keys that the lane has seen.
+// Totals are of the keys that the lane has seen, and as the sums in powers of two from `base` on,
+// which all lanes of a head have and no score has been more than MOST_ABOVE above.
 struct key_sums {
     float out[TILES][4];
-    float largest[2];
+    float base[2];
     float total[2];
 };
+
+// Weights have room for so much more than 1. Why: a base follows the first keys and then stays,
+// where the largest score of the eight lanes of a head would be looked for with every step.
+constexpr float MOST_ABOVE = 8;
+constexpr float NO_BASE = -FLT_MAX;
 
 // Over the eight lanes that have the same heads.
 __device__ float heads_max(float value) {
@@ -50,16 +58,15 @@ template <typename T>
 __device__ void key_scores(const key_queries &query, uint32_t keys, float *scores) {
     const int lane = threadIdx.x;
     const int row = lane % 16;
-    float more[4] = {}; // a product waits for every second one before it
 #pragma unroll
     for (int i = 0; i < TILES; ++i) {
         uint32_t rows[4];
         cuda_load_matrices(keys + key_place(row, 2 * i + lane / 16), rows);
-        cuda_mma(i % 2 == 0 ? scores : more, rows, query.pairs[i], T{});
+        cuda_mma(scores, rows, query.pairs[i], T{});
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        scores[i] = (scores[i] + more[i]) * query.scale;
+        scores[i] *= query.scale;
     }
 }
 
@@ -69,12 +76,8 @@ __device__ void key_mask(const gpu_attention_call &call, const share &mine, int 
     if (call.soft_cap > 0) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            scores[i] = gpu_soft_cap(scores[i], call.soft_cap);
+            scores[i] = gpu_soft_cap(scores[i], call.soft_cap) * LOG2E;
         }
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        scores[i] *= LOG2E;
     }
     if (step >= mine.first && step + KEYS <= mine.end) {
         return;
@@ -86,28 +89,37 @@ __device__ void key_mask(const gpu_attention_call &call, const share &mine, int 
     }
 }
 
-// Scores to weights, as the second operand of the product with values.
-template <typename T> __device__ void key_weights(float *scores, uint32_t *weights, key_sums *sum) {
+// `most`: the lane's largest score of each head.
+__device__ void raise_base(const float *most, key_sums *sum) {
     float old[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        const float largest = fmaxf(sum->largest[i], heads_max(fmaxf(scores[i], scores[2 + i])));
-        const float base = largest == -INFINITY ? 0 : largest; // nothing seen yet
-        old[i] = cuda_exp2(sum->largest[i] - base);
-        scores[i] = cuda_exp2(scores[i] - base);
-        scores[2 + i] = cuda_exp2(scores[2 + i] - base);
-        sum->total[i] = sum->total[i] * old[i] + scores[i] + scores[2 + i];
-        sum->largest[i] = largest;
+        const float base = fmaxf(sum->base[i], heads_max(most[i]));
+        old[i] = cuda_exp2(sum->base[i] - base);
+        sum->total[i] *= old[i];
+        sum->base[i] = base;
     }
-    // Why the question: after a few keys the largest score seldom changes.
-    if (__any_sync(0xffffffffu, old[0] != 1 || old[1] != 1)) {
 #pragma unroll
-        for (int i = 0; i < TILES; ++i) {
+    for (int i = 0; i < TILES; ++i) {
 #pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                sum->out[i][j] *= old[j % 2];
-            }
+        for (int j = 0; j < 4; ++j) {
+            sum->out[i][j] *= old[j % 2];
         }
+    }
+}
+
+// Scores to weights, as the second operand of the product with values.
+template <typename T> __device__ void key_weights(float *scores, uint32_t *weights, key_sums *sum) {
+    const float most[2] = {fmaxf(scores[0], scores[2]), fmaxf(scores[1], scores[3])};
+    if (__any_sync(0xffffffffu,
+                   most[0] > sum->base[0] + MOST_ABOVE || most[1] > sum->base[1] + MOST_ABOVE)) {
+        raise_base(most, sum);
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        scores[i] = cuda_exp2(scores[i] - sum->base[i]);
+        scores[2 + i] = cuda_exp2(scores[2 + i] - sum->base[i]);
+        sum->total[i] += scores[i] + scores[2 + i];
     }
     weights[0] = cuda_turn_matrix(cuda_pair(scores[0], scores[1], T{}));
     weights[1] = cuda_turn_matrix(cuda_pair(scores[2], scores[3], T{}));
@@ -139,9 +151,11 @@ __device__ void key_step(const gpu_attention_call &call, const share &mine,
 
 // From rows of new_rows; heads that there are none of are zero.
 template <typename ROWS>
-__device__ key_queries load_key_queries(const ROWS &rows, int group, float scale) {
+__device__ key_queries load_key_queries(const gpu_attention_call &call, const ROWS &rows,
+                                        int group) {
     key_queries out;
-    out.scale = scale;
+    out.scale = call.scale * gpu_cache_scale(call.key_scale);
+    out.scale *= call.soft_cap > 0 ? 1 : LOG2E;
     const int lane = threadIdx.x;
     const uint32_t row = static_cast<uint32_t>(__cvta_generic_to_shared(rows.row(lane % 8)));
 #pragma unroll
@@ -166,7 +180,7 @@ __device__ void write_key_sums(const gpu_attention_call &call, const task &job,
     for (int i = 0; i < 2; ++i) {
         const common all = {
             {0, 0, 0, 0},
-            sum.largest[i], heads_sum_of(sum.total[i])
+            sum.base[i], heads_sum_of(sum.total[i])
         };
         const int head = min(2 * c + i, job.group - 1); // who writes nothing reads no sink
         float factor;

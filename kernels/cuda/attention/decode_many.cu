@@ -232,12 +232,11 @@ template <typename T> struct runner {
     __device__ void work(assignment<T> *now, assignment<T> *next) {
         const gpu_attention_call &call = in.call;
         bring_rows(in, now->job, now->is_new(), rows, &now->early.point);
-        const key_queries query =
-            load_key_queries(rows, now->job.group, call.scale * gpu_cache_scale(call.key_scale));
+        const key_queries query = load_key_queries(call, rows, now->job.group);
         const fresh_rows fresh =
             now->is_new() ? take_fresh(call, now->job, rows, now->early.slot) : fresh_rows{};
         key_sums sum = {};
-        sum.largest[0] = sum.largest[1] = -INFINITY;
+        sum.base[0] = sum.base[1] = NO_BASE;
         attend(*now, query, fresh, next, &sum);
         write_key_sums<T>(call, now->job, sum);
         __syncwarp(); // all lanes are done with the new rows
