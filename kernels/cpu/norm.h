@@ -59,7 +59,8 @@ BERTH_INLINE void berth_norm_part_as(const berth_norm_job *in, berth_norm_form f
         berth_norm_point(&row, &from, i);
         berth_norm_measure(&row, as, form);
         // Why: a row, its weight and its bias fill the first cache, and what it has of them is what
-        // was used last. In turns layer_norm has 0.87 of a copy's speed, in one direction 0.74.
+        // was used last. In turns layer_norm has 0.87 of a copy's speed, in one direction 0.74. Why
+        // not without a bias: gemma_rms_norm has 0.86 in turns and 0.99 in one direction.
         row.is_backward = row.bias && i % 2 != 0;
         berth_norm_write_past(&row, as, form);
     }
