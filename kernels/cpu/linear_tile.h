@@ -63,7 +63,7 @@ BERTH_INLINE berth_vec add_product(int product, berth_vec sum, berth_vec weight,
     return product == DOT_BF16    ? berth_vec_dot(sum, weight, x)
            : product == DOT_BYTES ? (berth_vec)berth_vec_dot_bytes((berth_vec_bits)sum, a, b)
            : product == DOT_WORDS ? (berth_vec)berth_vec_dot_words((berth_vec_bits)sum, a, b)
-                                  : berth_vec_fma(weight, x, sum);
+                                  : berth_vec_add_product(sum, weight, x);
 }
 
 // What a tile is compiled for: a product of so many rows by vectors [first, first + vectors) of the
