@@ -186,7 +186,7 @@ $(B)/tests/bench/%: $(B)/obj/tests/bench/%.o
 	$(call say,LD)$(CC) -pthread $(FLAVOUR) $< $(LDFLAGS) $(ONEDNN_LIBS) -fopenmp -ldl -lm -o $@
 # What tools/bench-gpu carries to a machine with a GPU: kernels alone, and whole models.
 gpu_kernels := $(filter $(B)/obj/kernels/%,$(objects_platform-cuda))
-$(B)/tests/gpu/kernels $(B)/tests/gpu/codes $(B)/tests/gpu/fused: $(B)/tests/gpu/%: $(B)/obj/tests/gpu/%.o $(gpu_kernels)
+$(addprefix $(B)/tests/gpu/,kernels codes fused gated): $(B)/tests/gpu/%: $(B)/obj/tests/gpu/%.o $(gpu_kernels)
 	@mkdir -p $(@D)
 	$(call say,LD)$(NVCC) $^ -ldl -o $@
 gpu_CFLAGS := $(CUDA_CFLAGS)

@@ -77,6 +77,8 @@ static berth_value emit_linear(berth_op_graph *graph, const berth_value *x, bert
 #define BEHIND_NORM(k) "x=x[T," #k "] norm_weight=bf16[" #k "] prologue=rms_norm "
 #define FUSED(rows, n, k)                                                                          \
     CODES("fused_linear", "norm", rows, n, k, BEHIND_NORM(k) "weight=bf16[" #n "," #k "]")
+#define GATED(rows, n, k)                                                                          \
+    CODES("linear_silu_and_mul", "gate_up", rows, n, k, "x=x[T," #k "] weight=bf16[" #n "," #k "]")
 #define FUSED_FP8(rows, n, k)                                                                      \
     CODES("fused_scaled_linear", "norm-fp8", rows, n, k,                                           \
           BEHIND_NORM(k) "weight=f8_e4m3fn[" #n "," #k "]<100 weight_scale=bf16[" #n               \
@@ -107,6 +109,7 @@ static const berth_op_case cases[] = {
     INT8(512, 4096, 14336),
     AT_WIDTHS(FP8),
     FUSED(1, 14336, 4096),
+    GATED(1, 28672, 4096),
     FUSED_FP8(1, 14336, 4096),
     FUSED_FOUR_BITS(1, 14336, 4096, 2048, 128, 32),
     FOUR_BITS(1, 2048, 2048, 1024, 32, 64),

@@ -88,7 +88,7 @@ static inline berth_status conv_create(const berth_op_site *site, const berth_de
         *self = conv_read(site);
         self->host = site->host;
         self->cpu = device->self;
-        self->product = panel_product_of(self->dtype, site->inputs[X]->dtype, self->cpu);
+        self->product = product_of_floats(self->dtype, site->inputs[X]->dtype, self->cpu);
         if (!self->is_patches) {
             conv_size_stripes(self);
         }

@@ -101,18 +101,6 @@ static int64_t most_rows(const berth_op_site *site) {
     return rows < 1 ? 1 : at_most(rows, MOST_ROWS);
 }
 
-static int product_of(const berth_op_site *site, berth_cpu *cpu) {
-    const berth_dtype weight = site->inputs[WEIGHT]->dtype;
-    if (weight != BERTH_DTYPE_BF16) {
-        return weight == BERTH_DTYPE_F32 ? TIMES_F32 : TIMES_F16;
-    }
-    if (cpu->bf16_dot_wins == 0) {
-        cpu->bf16_dot_wins = choose_bf16_product();
-    }
-    return site->inputs[X]->dtype == BERTH_DTYPE_BF16 && cpu->bf16_dot_wins > 0 ? DOT_BF16
-                                                                                : TIMES_BF16;
-}
-
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     const berth_status status = berth_instance_new(site, sizeof(linear), out_self);
     if (status == BERTH_OK) {
@@ -124,7 +112,7 @@ static berth_status create(const berth_op_site *site, const berth_device *device
         self->in = weight->dims[1].b;
         self->pairs = pieces(self->in, 2);
         self->panels = pieces(self->out, PANEL);
-        self->product = product_of(site, device->self);
+        self->product = product_of_floats(weight->dtype, site->inputs[X]->dtype, device->self);
         self->at_once = most_rows(site);
         self->x_floats = self->product == DOT_BF16 ? self->pairs : 2 * self->pairs;
     }

@@ -4,6 +4,8 @@
 #ifndef BERTH_KERNELS_CPU_LINEAR_CHOICE_H
 #define BERTH_KERNELS_CPU_LINEAR_CHOICE_H
 
+#include <cpu/cpu.h>
+
 #include <cpu/linear_tile.h>
 
 #include <time.h>
@@ -43,6 +45,19 @@ static inline int64_t choose_bf16_product(void) {
         dot = at_most(nanoseconds_of(tiles[DOT_BF16][BERTH_TILE_ROWS], &work), dot);
     }
     return dot < widened ? 1 : -1;
+}
+
+// How a weight of a float type is multiplied with rows of `x`. In a create: it may measure. What
+// the vectors of this build cannot do is never chosen, whatever `cpu` says of it.
+static inline int product_of_floats(berth_dtype weight, berth_dtype x, berth_cpu *cpu) {
+    if (weight != BERTH_DTYPE_BF16) {
+        return weight == BERTH_DTYPE_F32 ? TIMES_F32 : TIMES_F16;
+    }
+    if (x == BERTH_DTYPE_BF16 && cpu->bf16_dot_wins == 0) {
+        cpu->bf16_dot_wins = choose_bf16_product();
+    }
+    const int is_dot = x == BERTH_DTYPE_BF16 && cpu->bf16_dot_wins > 0 && berth_vec_has_dot();
+    return is_dot ? DOT_BF16 : TIMES_BF16;
 }
 
 #endif

@@ -67,7 +67,7 @@ static inline int packed_product_of(packed_kind kind, berth_dtype x, berth_cpu *
     const int is_exact = x == BERTH_DTYPE_BF16 || x == BERTH_DTYPE_F8_E4M3FN;
     const int can_widen = kind == PACKED_U4 || (kind != PACKED_E2M1 && berth_vec_has_pick_bytes());
     return is_exact && can_widen &&
-                   panel_product_of(BERTH_DTYPE_BF16, BERTH_DTYPE_BF16, cpu) == DOT_BF16
+                   product_of_floats(BERTH_DTYPE_BF16, BERTH_DTYPE_BF16, cpu) == DOT_BF16
                ? DOT_BF16
                : TIMES_F32;
 }

@@ -35,17 +35,6 @@ typedef struct panel_rows {
     int product;
 } panel_rows;
 
-// How a weight of that dtype is multiplied with rows of `x`.
-static inline int panel_product_of(berth_dtype weight, berth_dtype x, berth_cpu *cpu) {
-    if (weight == BERTH_DTYPE_F32 || weight == BERTH_DTYPE_F16) {
-        return weight == BERTH_DTYPE_F32 ? TIMES_F32 : TIMES_F16;
-    }
-    if (x == BERTH_DTYPE_BF16 && cpu->bf16_dot_wins == 0) {
-        cpu->bf16_dot_wins = choose_bf16_product();
-    }
-    return x == BERTH_DTYPE_BF16 && cpu->bf16_dot_wins > 0 ? DOT_BF16 : TIMES_BF16;
-}
-
 // Floats of a packed row.
 static inline int64_t panel_floats(int64_t columns, int product) {
     return pieces(columns, 2) * (product == DOT_BF16 ? 1 : 2);

@@ -32,6 +32,17 @@ static __device__ inline void cuda_load_turned(uint32_t from, uint32_t *to) {
                  : "r"(from));
 }
 
+// The other way: two matrices of `left`, two of `right`. Compute capability 9.
+template <bool IS_90 = CUDA_IS_90>
+static __device__ inline void cuda_store_matrices(uint32_t to, const uint32_t *left,
+                                                  const uint32_t *right) {
+    if constexpr (IS_90) {
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+                     "r"(left[0]), "r"(left[1]), "r"(right[0]), "r"(right[1])
+                     : "memory");
+    }
+}
+
 // A matrix of 8 by 8 that is spread over a warp's registers as one of those, turned.
 static __device__ inline uint32_t cuda_turn_matrix(uint32_t pair) {
     uint32_t turned;

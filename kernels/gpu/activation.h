@@ -96,7 +96,7 @@ static berth_status gpu_activation_create(const berth_op_site *site, const berth
 }
 
 template <typename T, int N, gpu_sides SIDES, typename F>
-static berth_status gpu_activation_start(const gpu_activation<F> *op, const gpu_rows &x,
+static berth_status gpu_activation_start(const gpu_op *op, const F &formula, const gpu_rows &x,
                                          const gpu_rows &y, int64_t rows, int64_t width) {
     constexpr int64_t MOST = 65535; // of a grid's second dimension
     const int64_t packs = width / N;
@@ -105,28 +105,34 @@ static berth_status gpu_activation_start(const gpu_activation<F> *op, const gpu_
     const gpu_grid grid = {
         dim3(gpu_ceil(packs, threads), static_cast<unsigned>(rows < MOST ? rows : MOST)),
         dim3(static_cast<unsigned>(threads)), 0};
-    return gpu_run(op, "an activation", grid, gpu_activation_kernel<T, N, SIDES, F>, op->formula, x,
-                   y, rows, width);
+    return gpu_run(op, "an activation", grid, gpu_activation_kernel<T, N, SIDES, F>, formula, x, y,
+                   rows, width);
+}
+
+// Of a number of rows of y that may be 0; x and y are of that dtype.
+template <gpu_sides SIDES, typename F>
+static berth_status gpu_activation_run(const gpu_op *op, const F &formula, berth_dtype dtype,
+                                       const gpu_rows &x, const gpu_rows &y, int64_t rows,
+                                       int64_t width) {
+    if (rows == 0 || width == 0) {
+        return BERTH_OK;
+    }
+    return gpu_with_type(dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        constexpr int N = gpu_wide<T>;
+        return width % N == 0 && gpu_is_aligned(x) && gpu_is_aligned(y)
+                   ? gpu_activation_start<T, N, SIDES>(op, formula, x, y, rows, width)
+                   : gpu_activation_start<T, 1, SIDES>(op, formula, x, y, rows, width);
+    });
 }
 
 template <gpu_sides SIDES, typename F>
 static berth_status gpu_activation_forward(void *self, const berth_op_args *args) {
     const gpu_activation<F> *op = static_cast<const gpu_activation<F> *>(self);
     const berth_tensor *out = args->outputs[0];
-    const gpu_rows x = gpu_rows_of(args->inputs[0]);
-    const gpu_rows y = gpu_rows_of(out);
-    const int64_t rows = berth_tensor_row_count(out);
     const int64_t width = out->ndim > 0 ? out->shape[out->ndim - 1] : 1;
-    if (rows == 0 || width == 0) {
-        return BERTH_OK;
-    }
-    return gpu_with_type(args->inputs[0]->dtype, [&](auto type) {
-        using T = typename decltype(type)::type;
-        constexpr int N = gpu_wide<T>;
-        return width % N == 0 && gpu_is_aligned(x) && gpu_is_aligned(y)
-                   ? gpu_activation_start<T, N, SIDES>(op, x, y, rows, width)
-                   : gpu_activation_start<T, 1, SIDES>(op, x, y, rows, width);
-    });
+    return gpu_activation_run<SIDES>(op, op->formula, out->dtype, gpu_rows_of(args->inputs[0]),
+                                     gpu_rows_of(out), berth_tensor_row_count(out), width);
 }
 
 // The number of an attribute, 0 where it is absent.

@@ -18,12 +18,12 @@ golden=${GOLDEN:-../shared/golden/ops}
 
 pack() {
     programs="$build/tests/gpu/kernels $build/tests/gpu/codes $build/tests/gpu/fused"
-    programs="$programs $build/tests/gpu/model $build/tests/gpu/ops"
+    programs="$programs $build/tests/gpu/gated $build/tests/gpu/model $build/tests/gpu/ops"
     programs="$programs $build/tests/integration/widths_test" # words, not to be quoted
     make -s B="$build" all $programs || exit 1
     rm -rf "$gpu" && mkdir -p "$gpu/lib" || exit 1
     cp -L "$build/berth" "$gpu/" && cp -R "$build/plugins" "$gpu/" || exit 1
-    cp $programs "$gpu/" && (cd "$gpu" && strip berth kernels codes fused model ops widths_test) || exit 1
+    cp $programs "$gpu/" && (cd "$gpu" && strip berth kernels codes fused gated model ops widths_test) || exit 1
     B=$build tools/compare-widths keep "$build/widths" && cp -R "$build/widths" "$gpu/" || exit 1
     ${CC:-cc} -std=c11 -O3 -Wall -Wextra -o "$gpu/quantize-random" tools/quantize-random.c -lm || exit 1
     # Why: with it there the choice of a platform would not be the GPU's alone.

@@ -8,6 +8,7 @@
 // when an earlier one has left them there; $BERTH_LOG=debug says which. EAGER: no recorded steps.
 // model PLUGIN_DIR CHECKPOINT mixed: steps in which prompts come in beside requests that decode.
 // PIECEWISE: these are recorded, too, in pieces.
+// WITHOUT=PASS, with any of these: that pass over the graph is off, to see what it brings.
 // model PLUGIN_DIR CHECKPOINT captured: what captured decode costs beside its kernels, each figure
 // with its gate, and status 1 if one is missed.
 //
@@ -74,6 +75,14 @@ static double seconds_since(uint64_t start) {
 
 // ---- the flow -----------------------------------------------------------------------------------
 
+static void set_passes(bench *b) {
+    static const char *without[1];
+    without[0] = getenv("WITHOUT");
+    if (without[0] != NULL) {
+        b->config.disabled_passes = (berth_option_list){.items = without, .count = 1};
+    }
+}
+
 static void start(bench *b, const char *plugins, const char *model) {
     must(berth_arena_create(1 << 16, 1 << 28, &b->arena));
     must(berth_config_init(&b->config, b->arena));
@@ -86,6 +95,7 @@ static void start(bench *b, const char *plugins, const char *model) {
     b->config.capture_mode = getenv("PIECEWISE") != NULL ? BERTH_CAPTURE_FULL_AND_PIECEWISE
                                                          : BERTH_CAPTURE_FULL_DECODE_ONLY;
     b->config.cache_dir = getenv("BERTH_CACHE_DIR");
+    set_passes(b);
     must(berth_discovery_run(&b->config, b->arena, &b->candidates));
     must(berth_registry_create(&b->config, &berth_worker_default, &b->registry));
     must(berth_registry_add_core(b->registry, berth_core_plugins, berth_core_plugins_count));

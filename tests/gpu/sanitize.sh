@@ -18,9 +18,10 @@ export OPS_LIST=tests/gpu/sanitize.txt OPS_GUARDS=0 TEST_PLUGINS=$gpu/plugins
 # Why not cuBLASLt's own kernels: they are not ours to mend, and take minutes. Why not all kernels in
 # racecheck: it breaks off with an error of its own ("failed to handle a hardware exception") in those
 # that stream weights, and takes every later case along. That threads do not meet in these is asked
-# in another way: tests/gpu/kernels, codes and fused compare their results bit by bit, again and again.
+# in another way: tests/gpu/kernels, codes, fused and gated compare their results bit by bit, again and
+# again.
 library='nvjet|cutlass|cublas|splitK|gemm|gemv'
-streaming='cuda.linear cuda.packed_linear cuda.scaled_linear cuda.fused_packed_linear cuda.fused_scaled_linear'
+streaming='cuda.linear cuda.linear_silu_and_mul cuda.packed_linear cuda.scaled_linear cuda.fused_packed_linear cuda.fused_scaled_linear'
 failed=0
 
 begin() { # TOOL WITHOUT [OPTION...]: in the background

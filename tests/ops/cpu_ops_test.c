@@ -21,6 +21,7 @@ static const exception exceptions[] = {
     {"fused_packed_linear", "what one kernel runs where starting one has a price"    },
     {"fused_scaled_linear", "what one kernel runs where starting one has a price"    },
     {"gather",              "a world of one: a copy, which the reference makes"      },
+    {"linear_silu_and_mul", "what one kernel runs so as not to store the product"    },
     {"recv",                "a world of one: nobody sends"                           },
     {"reduce_scatter",      "a world of one: a copy, which the reference makes"      },
     {"rel_pos_attn",        "an encoder of images runs it once a picture, no decoder"},

@@ -6,6 +6,7 @@
 
 #include <cuda/cluster.h>
 #include <cuda/mma.h>
+#include <cuda/pieces.h>
 #include <cuda/product/some_stage.h>
 
 namespace {
@@ -69,16 +70,6 @@ template <typename T, int N> struct some_quad {
 
 // ---- a block that has all of the depth ----------------------------------------------------------
 
-// Four matrices of 8 rows by 8 outputs; each lane has the address of a row of one.
-template <bool IS_90 = CUDA_IS_90>
-__device__ void store_matrices(uint32_t to, const uint32_t *first, const uint32_t *second) {
-    if constexpr (IS_90) {
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
-                     "r"(first[0]), "r"(first[1]), "r"(second[0]), "r"(second[1])
-                     : "memory");
-    }
-}
-
 // Of a row of results in shared memory: 16 bytes more keep banks apart.
 template <int N> constexpr uint32_t OUT_GAP = GROUPS *N * 2 + 16;
 
@@ -92,7 +83,7 @@ __device__ void lay_out(const some_ends<N> &ends, const float *totals, uint32_t 
         const float *own = totals + 4 * quad;
         const some_quad<T, N> first(ends, quad, {own[0], own[1], own[2], own[3]});
         const some_quad<T, N> second(ends, quad + 1, {own[4], own[5], own[6], own[7]});
-        store_matrices(to + quad * 16, first.pairs, second.pairs);
+        cuda_store_matrices(to + quad * 16, first.pairs, second.pairs);
     }
 }
 
