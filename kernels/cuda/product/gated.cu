@@ -6,9 +6,9 @@
 //
 // 256 rows of Llama-3-8B's size are held by the device's power: an H200 takes 98.8 us and 69.8 mJ,
 // and 107.0 us and 77.3 mJ with cuBLASLt's product and the activation behind it. What did not pay:
-// x shared by the blocks of a cluster (119 us where this took 98), blocks that begin at different
-// places of the depth (115), a longer ring for weights (the same), weights that stay in the second
-// cache (2 % more).
+// x shared by the blocks of a cluster (119 us beside 98), blocks that begin at different places of
+// the depth (115 beside 103), a longer ring for weights (as fast), weights that may stay in the
+// second cache (2 % more).
 #include <cuda/pieces.h>
 #include <cuda/product/gated.h>
 #include <cuda/product/gated_wgmma.h>
@@ -99,8 +99,8 @@ __device__ void begin_step(uint32_t weights, uint32_t x, float *sums, int adds) 
     cuda_group_commit();
 }
 
-// A step is released when the next one's products are under way, and what comes next in its stage
-// is asked for by one of those threads: with one more warp each would have too few registers.
+// A step is released when the next one's products are under way, and one thread asks for what comes
+// next in its stage.
 template <typename T, typename S>
 __device__ void multiply(const gated_call &in, const cuda_ring &ring, const gated_maps &maps,
                          float *sums) {
