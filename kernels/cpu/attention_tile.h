@@ -162,8 +162,8 @@ BERTH_INLINE void add_lines(panel_sums sums, int rows, const float *lines, int64
         BERTH_UNROLL
         for (int row = 0; row < rows; ++row) {
             const berth_vec value = berth_vec_of(x.from[row * x.row]);
-            sums[row][0] = berth_vec_fma(first, value, sums[row][0]);
-            sums[row][1] = berth_vec_fma(second, value, sums[row][1]);
+            sums[row][0] = berth_vec_add_product(sums[row][0], first, value);
+            sums[row][1] = berth_vec_add_product(sums[row][1], second, value);
         }
     }
 }

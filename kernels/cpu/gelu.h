@@ -197,7 +197,7 @@ BERTH_INLINE berth_vec berth_vec_gelu_tanh(berth_vec x) {
     if (BERTH_HAS_TABLE) {
         return berth_vec_gelu_of(berth_gelu_tanh_pieces, x);
     }
-    return x * berth_vec_sigmoid(x * berth_vec_fma(x * x, cube, berth_vec_of((float)slope)));
+    return x / berth_vec_sigmoid_base(x * berth_vec_fma(x * x, cube, berth_vec_of((float)slope)));
 }
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of activations for results in bf16, which keep 8 bits: what a copy of so few bytes
-// takes leaves no time for all of float32. A NaN goes through. Sets without BERTH_HAS_TABLE compute
-// these as those of float32.
+// takes leaves no time for all of float32. A NaN goes through. Sets without BERTH_HAS_TABLE have no
+// curves: there all are made of powers of two.
 #ifndef BERTH_KERNELS_CPU_NEAR_H
 #define BERTH_KERNELS_CPU_NEAR_H
 
@@ -65,7 +65,7 @@ BERTH_INLINE berth_vec berth_vec_curve(berth_curve of, float density, berth_vec 
     return berth_vec_piece(of, density, berth_vec_bound(x, end), x);
 }
 
-// 2^x within 2^-9, relative; subnormal results, infinities and NaN as exp2f gives them.
+// 2^x within 2^-9, relative, from 2^-126 to 2^127; beyond, as small or as large as these.
 BERTH_INLINE berth_vec berth_vec_exp2_near(berth_vec x) {
     static const float near[] = {0x1.007108p+0f, 0x1.50b5b4p-1f, 0x1.59483p-2f};
     const berth_vec part = berth_vec_part(x);
@@ -74,9 +74,13 @@ BERTH_INLINE berth_vec berth_vec_exp2_near(berth_vec x) {
 
 // ---- of the dtype of a result -------------------------------------------------------------------
 
-// Whether these are for it.
+// Whether these are for it, and whether curves are.
 BERTH_INLINE int berth_is_near(berth_dtype dtype) {
-    return BERTH_HAS_TABLE && dtype == BERTH_DTYPE_BF16;
+    return dtype == BERTH_DTYPE_BF16;
+}
+
+BERTH_INLINE int berth_has_curve(berth_dtype dtype) {
+    return BERTH_HAS_TABLE && berth_is_near(dtype);
 }
 
 // Where the reference rounds on the way: in bf16 there is no time for that, and none is asked for.
@@ -84,25 +88,44 @@ BERTH_INLINE berth_vec berth_vec_round_as(berth_dtype dtype, berth_vec a) {
     return berth_is_near(dtype) ? a : berth_vec_round_to(dtype, a);
 }
 
-BERTH_INLINE berth_vec berth_vec_gelu_erf_as(berth_dtype dtype, berth_vec x) {
-    return berth_is_near(dtype) ? berth_vec_curve(berth_curve_gelu_erf, BERTH_CURVE_GELU, x)
-                                : berth_vec_gelu_erf(x);
-}
-
-BERTH_INLINE berth_vec berth_vec_gelu_tanh_as(berth_dtype dtype, berth_vec x) {
-    return berth_is_near(dtype) ? berth_vec_curve(berth_curve_gelu_tanh, BERTH_CURVE_GELU, x)
-                                : berth_vec_gelu_tanh(x);
-}
-
-// over / (1 + e^−by·x). Why a division: it leaves the multipliers to what surrounds it, which an
+// over / (1 + 2^power). Why a division: it leaves the multipliers to what surrounds it, which an
 // estimate and a step of Newton's method do not.
-BERTH_INLINE berth_vec berth_vec_gate_as(berth_dtype dtype, berth_vec over, berth_vec by,
-                                         berth_vec x) {
-    const berth_vec power = berth_vec_of(-0x1.715476p+0f) * by * x;
+BERTH_INLINE berth_vec berth_vec_gate_of(berth_dtype dtype, berth_vec over, berth_vec power) {
     if (berth_is_near(dtype)) {
         return over * berth_vec_estimate(berth_vec_of(1) + berth_vec_exp2_near(power));
     }
     return over / (berth_vec_of(1) + berth_vec_exp2(power));
+}
+
+// over / (1 + e^−by·x)
+BERTH_INLINE berth_vec berth_vec_gate_as(berth_dtype dtype, berth_vec over, berth_vec by,
+                                         berth_vec x) {
+    return berth_vec_gate_of(dtype, over, berth_vec_of(-0x1.715476p+0f) * by * x);
+}
+
+// Without curves: gelu by erf is x / (1 + 2^(x·p(x²))) within 2^-15.2, gelu by tanh is that by its
+// definition. The bound keeps p below 0.
+BERTH_INLINE berth_vec berth_vec_gelu_erf_near(berth_vec x) {
+    static const float near[] = {-0x1.268b24p+1f, -0x1.b55a82p-4f, 0x1.09e264p-10f};
+    const berth_vec square = berth_vec_min(berth_vec_of(32), x * x);
+    return berth_vec_gate_of(BERTH_DTYPE_BF16, x, x * berth_vec_polynomial(near, 3, square));
+}
+
+BERTH_INLINE berth_vec berth_vec_gelu_tanh_near(berth_vec x) {
+    static const float near[] = {-0x1.26aec2p+1f, -0x1.a5a7d0p-4f};
+    return berth_vec_gate_of(BERTH_DTYPE_BF16, x, x * berth_vec_polynomial(near, 2, x * x));
+}
+
+BERTH_INLINE berth_vec berth_vec_gelu_erf_as(berth_dtype dtype, berth_vec x) {
+    return berth_has_curve(dtype) ? berth_vec_curve(berth_curve_gelu_erf, BERTH_CURVE_GELU, x)
+           : berth_is_near(dtype) ? berth_vec_gelu_erf_near(x)
+                                  : berth_vec_gelu_erf(x);
+}
+
+BERTH_INLINE berth_vec berth_vec_gelu_tanh_as(berth_dtype dtype, berth_vec x) {
+    return berth_has_curve(dtype) ? berth_vec_curve(berth_curve_gelu_tanh, BERTH_CURVE_GELU, x)
+           : berth_is_near(dtype) ? berth_vec_gelu_tanh_near(x)
+                                  : berth_vec_gelu_tanh(x);
 }
 
 BERTH_INLINE berth_vec berth_vec_sigmoid_as(berth_dtype dtype, berth_vec x) {

@@ -6,7 +6,7 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
                                berth_vec unused) {
     (void)self;
     (void)unused;
-    if (berth_is_near(dtype)) {
+    if (berth_has_curve(dtype)) {
         return berth_vec_curve(berth_curve_quick_gelu, BERTH_CURVE_QUICK, x);
     }
     return berth_vec_gate_as(dtype, x, berth_vec_of(1.702f), x);

@@ -22,7 +22,7 @@ BERTH_INLINE berth_vec near(const berth_activation *self, berth_vec a, berth_vec
 
 BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, berth_vec a,
                                berth_vec b) {
-    if (berth_is_near(dtype)) {
+    if (berth_has_curve(dtype)) {
         return near(self, a, b);
     }
     const berth_vec beta = berth_vec_of(self->numbers[BETA]);
@@ -80,13 +80,13 @@ BERTH_INLINE berth_vec plain(const berth_activation *self, berth_dtype dtype, be
     static const float all[] = {0x1.62e42ap-1f, 0x1.ebf9bcp-3f, 0x1.c6b752p-5f, 0x1.3cea88p-7f,
                                 0x1.5bba0ap-10f};
     (void)self;
-    if (berth_is_near(dtype)) {
+    if (berth_has_curve(dtype)) {
         return plain_near(a) * b;
     }
     const berth_vec one = berth_vec_of(1);
     const berth_vec power = berth_vec_at_most(berth_vec_of(-0x1.715476p+0f) * a, berth_vec_of(120));
     const berth_vec rest = berth_vec_rest(power);
-    const berth_vec whole = berth_vec_scale(one, power - rest);
+    const berth_vec whole = berth_vec_scale(one, power, rest);
     const berth_vec bend = whole * rest * berth_vec_polynomial(all, 5, rest);
     const berth_vec over = one - whole - bend;
     const berth_vec under = berth_vec_fma(whole + bend, whole + bend, one);

@@ -50,12 +50,6 @@ BERTH_INLINE berth_vec berth_vec_second(const void *pairs) {
     return berth_vec_second_of(berth_vec_load(pairs));
 }
 
-// The pairs of which these are the members, rounded as berth_to_bf16 does.
-BERTH_INLINE berth_vec berth_vec_pairs_of(berth_vec first, berth_vec second) {
-    return (berth_vec)(berth_vec_round_bf16(first) >> 16 |
-                       (berth_vec_round_bf16(second) & 0xffff0000u));
-}
-
 // Rows become columns. berth_vec_low and _high give the lower and the upper halves of two vectors
 // by turns; each round halves the distance between neighbours of a column.
 BERTH_INLINE void berth_vec_transpose(berth_vec rows[BERTH_LANES]) {
@@ -230,7 +224,7 @@ BERTH_INLINE berth_vec berth_vec_exp2(berth_vec x) {
     static const float near[] = {0x1p+0f,        0x1.62e42ap-1f, 0x1.ebf9bcp-3f,
                                  0x1.c6b752p-5f, 0x1.3cea88p-7f, 0x1.5bba0ap-10f};
     const berth_vec rest = berth_vec_rest(x);
-    return berth_vec_scale(berth_vec_polynomial(near, 6, rest), x - rest);
+    return berth_vec_scale(berth_vec_polynomial(near, 6, rest), x, rest);
 }
 
 // e^x within 2 units in the last place; subnormal results, infinities and NaN as expf gives them.
@@ -239,12 +233,13 @@ BERTH_INLINE berth_vec berth_vec_exp(berth_vec x) {
                                  1.0f / 24, 1.0f / 120, 1.0f / 720, 1.0f / 5040};
     const berth_vec far = berth_vec_of(128); // there the result is 0 or infinite
     const berth_vec some = berth_vec_max(-far, berth_vec_min(far, x));
-    const berth_vec whole_and_rest = some * berth_vec_of(0x1.715476p+0f);
-    const berth_vec whole = whole_and_rest - berth_vec_rest(whole_and_rest);
+    const berth_vec power = some * berth_vec_of(0x1.715476p+0f);
+    const berth_vec rest = berth_vec_rest(power);
+    const berth_vec whole = power - rest;
     // x = n·ln 2 + r with |r| ≤ ln 2 / 2, ln 2 in two parts: the product with the first is exact.
     berth_vec r = berth_vec_fma(whole, berth_vec_of(-0x1.62e4p-1f), some);
     r = berth_vec_fma(whole, berth_vec_of(-0x1.7f7d1cp-20f), r);
-    return berth_vec_scale(berth_vec_polynomial(near, 8, r), whole);
+    return berth_vec_scale(berth_vec_polynomial(near, 8, r), power, rest);
 }
 
 #endif

@@ -26,7 +26,7 @@ BERTH_INLINE berth_vec expm1_of(berth_vec x) {
     const berth_vec power = berth_vec_of(0x1.715476p+0f) * x;
     const berth_vec rest = berth_vec_rest(power);
     const berth_vec one = berth_vec_of(1);
-    const berth_vec whole = berth_vec_scale(one, power - rest);
+    const berth_vec whole = berth_vec_scale(one, power, rest);
     return berth_vec_fma(whole, rest * berth_vec_polynomial(near, 5, rest), whole - one);
 }
 
@@ -44,7 +44,7 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
 // The same in bf16, but that there is no eps.
 BERTH_INLINE berth_vec near(const berth_activation *self, berth_dtype dtype, berth_vec x,
                             berth_vec unused) {
-    if (!berth_is_near(dtype)) {
+    if (!berth_has_curve(dtype)) {
         return formula(self, dtype, x, unused);
     }
     const berth_vec below = berth_vec_min(berth_vec_of(0), x);
