@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels.cu measures with: memory that is filled, figures beside ceilings, sites of ops.
+// What kernels.cu and gated.cu measure with: memory that is filled, ceilings, figures beside these,
+// sites of ops.
 #ifndef BERTH_TESTS_GPU_BENCH_CUH
 #define BERTH_TESTS_GPU_BENCH_CUH
+
+#include <cuda/product/product.h>
 
 #include "host.cuh"
 
@@ -64,6 +67,32 @@ void describe(tensor *out, void *data, berth_dtype dtype, std::vector<int64_t> s
 // Median seconds of one of `runs` calls, queued one behind another.
 template <typename F> double seconds_of(int runs, F call, int wanted = SAMPLES) {
     return middle_seconds(runs, wanted, 2, call);
+}
+
+void measure_ceilings() {
+    void *from = make(2 * GIB);
+    void *to = make(2 * GIB);
+    copy_rate =
+        4.0 * GIB / seconds_of(4, [&](int) {
+            (void)cudaMemcpyAsync(to, from, 2 * GIB, cudaMemcpyDeviceToDevice, gpu.streams[0]);
+        });
+    printf("%-44s %27.1f GB/s\n", "copy of 2 GiB, bytes read and written", copy_rate / 1e9);
+    cuda_product p = {};
+    const cuda_lt *lt = nullptr;
+    gpu_op op = {&host, &gpu, 0, gpu.streams[0]};
+    p.rows = p.outputs = p.depth = 8192;
+    p.x_gap = p.y_gap = 8192;
+    p.dtype = BERTH_DTYPE_BF16;
+    must(cuda_lt_open(&op, p, 8192, &lt) == BERTH_OK, "cuBLASLt");
+    p.x = from;
+    p.weight = static_cast<char *>(from) + GIB / 2;
+    p.y = to;
+    product_rate = 2.0 * 8192 * 8192 * 8192 / seconds_of(10, [&](int) {
+                       (void)cuda_lt_run(&op, lt, p, static_cast<char *>(to) + GIB);
+                   });
+    printf("%-44s %27.1f TFLOP/s\n", "product of 8192 by 8192 by 8192, bf16", product_rate / 1e12);
+    (void)cudaFree(from);
+    (void)cudaFree(to);
 }
 
 void print_bytes(const char *name, double seconds, double bytes) {

@@ -143,29 +143,6 @@ void measure(const bench &b, int rows) {
     fflush(stdout);
 }
 
-void measure_ceilings(const bench &b) {
-    void *from = make(2 * GIB);
-    void *to = make(2 * GIB);
-    copy_rate =
-        4.0 * GIB / seconds_of(4, [&](int) {
-            (void)cudaMemcpyAsync(to, from, 2 * GIB, cudaMemcpyDeviceToDevice, gpu.streams[0]);
-        });
-    cuda_product p = {};
-    const cuda_lt *lt = nullptr;
-    p.rows = p.outputs = p.depth = 8192;
-    p.x_gap = p.y_gap = 8192;
-    p.dtype = BERTH_DTYPE_BF16;
-    must(cuda_lt_open(&b.op, p, 8192, &lt) == BERTH_OK, "cuBLASLt");
-    p.x = from;
-    p.weight = static_cast<char *>(from) + GIB / 2;
-    p.y = to;
-    product_rate = 2.0 * 8192 * 8192 * 8192 /
-                   seconds_of(10, [&](int) { (void)cuda_lt_run(&b.op, lt, p, b.room); });
-    printf("copy %.1f GB/s, product %.1f TFLOP/s\n", copy_rate / 1e9, product_rate / 1e12);
-    (void)cudaFree(from);
-    (void)cudaFree(to);
-}
-
 } // namespace
 
 int main(int count, char **arguments) {
@@ -184,7 +161,7 @@ int main(int count, char **arguments) {
     }
     must(cuda_lt_check(&host, &device) == BERTH_OK, "cuBLASLt");
     const bench b;
-    measure_ceilings(b);
+    measure_ceilings();
     for (const int some : count > 1 ? rows : std::vector<int>{65, 128, 129, 192, 193, 256}) {
         is_good = is_right(b, some) && is_good;
     }

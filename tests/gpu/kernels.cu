@@ -9,7 +9,6 @@
 // those of linear, of so many rows; `kernels decode`, `kernels prefill`: only attention of these.
 // Status 1 where linear is slower than it must be beside what cuBLASLt proposes.
 #include <cuda/attention/attention.h>
-#include <cuda/product/product.h>
 
 #include "bench.cuh"
 #include "proposals.cuh"
@@ -33,34 +32,6 @@ extern const berth_op_impl berth_kernel_paged_attention_fast;
 }
 
 namespace {
-
-// ---- ceilings -----------------------------------------------------------------------------------
-
-void measure_ceilings() {
-    void *from = make(2 * GIB);
-    void *to = make(2 * GIB);
-    copy_rate =
-        4.0 * GIB / seconds_of(4, [&](int) {
-            (void)cudaMemcpyAsync(to, from, 2 * GIB, cudaMemcpyDeviceToDevice, gpu.streams[0]);
-        });
-    printf("%-44s %27.1f GB/s\n", "copy of 2 GiB, bytes read and written", copy_rate / 1e9);
-    cuda_product p = {};
-    const cuda_lt *lt = nullptr;
-    gpu_op op = {&host, &gpu, 0, gpu.streams[0]};
-    p.rows = p.outputs = p.depth = 8192;
-    p.x_gap = p.y_gap = 8192;
-    p.dtype = BERTH_DTYPE_BF16;
-    must(cuda_lt_open(&op, p, 8192, &lt) == BERTH_OK, "cuBLASLt");
-    p.x = from;
-    p.weight = static_cast<char *>(from) + GIB / 2;
-    p.y = to;
-    product_rate = 2.0 * 8192 * 8192 * 8192 / seconds_of(10, [&](int) {
-                       (void)cuda_lt_run(&op, lt, p, static_cast<char *>(to) + GIB);
-                   });
-    printf("%-44s %27.1f TFLOP/s\n", "product of 8192 by 8192 by 8192, bf16", product_rate / 1e12);
-    (void)cudaFree(from);
-    (void)cudaFree(to);
-}
 
 // ---- cases --------------------------------------------------------------------------------------
 
