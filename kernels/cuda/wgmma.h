@@ -89,6 +89,8 @@ template <int REGISTERS, bool HAS = CUDA_HAS_WGMMA> static __device__ inline voi
     CUDA_SUMS_64, CUDA_SUMS_AT(64), CUDA_SUMS_AT(68), CUDA_SUMS_AT(72), CUDA_SUMS_AT(76)
 #define CUDA_SUMS_96                                                                               \
     CUDA_SUMS_80, CUDA_SUMS_AT(80), CUDA_SUMS_AT(84), CUDA_SUMS_AT(88), CUDA_SUMS_AT(92)
+#define CUDA_SUMS_112                                                                              \
+    CUDA_SUMS_96, CUDA_SUMS_AT(96), CUDA_SUMS_AT(100), CUDA_SUMS_AT(104), CUDA_SUMS_AT(108)
 #define CUDA_NAMES_8  "%0, %1, %2, %3, %4, %5, %6, %7"
 #define CUDA_NAMES_16 CUDA_NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define CUDA_NAMES_24 CUDA_NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
@@ -104,6 +106,9 @@ template <int REGISTERS, bool HAS = CUDA_HAS_WGMMA> static __device__ inline voi
 #define CUDA_NAMES_96                                                                              \
     CUDA_NAMES_80 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, "  \
                   "%95"
+#define CUDA_NAMES_112                                                                             \
+    CUDA_NAMES_96 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, "   \
+                  "%109, %110, %111"
 
 // d [count] = a · b, plus d where `adds`: both in shared memory. `kind`: columns, depth and types;
 // the operands' names are those that follow the sums'.

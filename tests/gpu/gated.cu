@@ -30,13 +30,11 @@ struct bench {
     void *room;
 
     bench() : op{&host, &gpu, 0, gpu.streams[0]}, linear{} {
-        cuda_product shape = {};
-        shape.outputs = 2 * INNER;
-        shape.depth = HIDDEN;
-        shape.dtype = BERTH_DTYPE_BF16;
-        must(cuda_lt_open(&op, shape, MOST_ROWS, &linear.lt) == BERTH_OK, "cuBLASLt");
-        linear.has_few = 1;
-        linear.some = cuda_some_plan_for(&op, shape.outputs, shape.depth * 2);
+        site_of site;
+        site.types = {type_of(BERTH_DTYPE_BF16, {MOST_ROWS, HIDDEN}, BERTH_SYMBOL_TOKENS),
+                      type_of(BERTH_DTYPE_BF16, {2 * INNER, HIDDEN}, 0), berth_value_type{}};
+        must(cuda_linear_open(&op, site.finish(MOST_ROWS, MOST_ROWS), &linear) == BERTH_OK,
+             "linear");
         weights = static_cast<char *>(make(LAYERS * bytes()));
         x = make(size_t{MOST_ROWS} * HIDDEN * 2, 2.0f);
         product = make(size_t{MOST_ROWS} * 2 * INNER * 2);

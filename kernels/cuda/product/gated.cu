@@ -11,7 +11,7 @@
 // second cache (2 % more).
 #include <cuda/pieces.h>
 #include <cuda/product/gated.h>
-#include <cuda/product/gated_wgmma.h>
+#include <cuda/product/some_wgmma.h>
 #include <cuda/shared.h>
 #include <cuda/silu.h>
 #include <cuda/tile.h>
@@ -91,9 +91,9 @@ __device__ void begin_step(uint32_t weights, uint32_t x, float *sums, int adds) 
     for (uint32_t i = 0; i < STEP / 32; ++i) {
 #pragma unroll
         for (uint32_t block = 0; block < S::BLOCKS; ++block) {
-            cuda_gated_multiply<T>(sums + block * SUMS,
-                                   cuda_matrix(x + block * (64 * STEP) + i * 32, 16),
-                                   cuda_matrix(weights + i * 32, 16), i > 0 || adds);
+            cuda_some_multiply<T, 2 * TILE>(sums + block * SUMS,
+                                            cuda_matrix(x + block * (64 * STEP) + i * 32, 16),
+                                            cuda_matrix(weights + i * 32, 16), i > 0 || adds);
         }
     }
     cuda_group_commit();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of a group of four warps for kernels of some rows: 64 rows of x by N outputs, 32 bytes
-// of the depth, codes of e4m3 or numbers of 16 bits. Both operands are in shared memory as panels
-// of 128 bytes (wgmma.h), sums are of f32. Compute capability 9.0.
+// Products of a group of four warps for kernels of some rows and for gated.cu: 64 rows of x by N
+// outputs, 32 bytes of the depth, codes of e4m3 or numbers of 16 bits. Both operands are in shared
+// memory as panels of 128 bytes (wgmma.h), sums are of f32. Compute capability 9.0.
 #ifndef BERTH_KERNELS_CUDA_PRODUCT_SOME_WGMMA_H
 #define BERTH_KERNELS_CUDA_PRODUCT_SOME_WGMMA_H
 
@@ -17,14 +17,16 @@
         CUDA_GROUP_SHARED("n64" kind, turns, 32, "%32", "%33", "%34");                             \
     } else if constexpr (N == 96) {                                                                \
         CUDA_GROUP_SHARED("n96" kind, turns, 48, "%48", "%49", "%50");                             \
-    } else {                                                                                       \
+    } else if constexpr (N == 112) {                                                               \
         CUDA_GROUP_SHARED("n112" kind, turns, 56, "%56", "%57", "%58");                            \
+    } else {                                                                                       \
+        CUDA_GROUP_SHARED("n224" kind, turns, 112, "%112", "%113", "%114");                        \
     }
 
 // d [N / 2] = a · b, plus d where `adds`.
 template <typename X, int N, bool HAS = CUDA_HAS_WGMMA>
 static __device__ inline void cuda_some_multiply(float *d, uint64_t a, uint64_t b, int adds) {
-    static_assert(N == 32 || N == 48 || N == 64 || N == 96 || N == 112);
+    static_assert(N == 32 || N == 48 || N == 64 || N == 96 || N == 112 || N == 224);
     if constexpr (HAS && sizeof(X) == 1) {
         CUDA_SOME_OF("k32.f32.e4m3.e4m3", "")
     } else if constexpr (HAS && gpu_is_bf16<X>) {
