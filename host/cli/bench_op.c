@@ -14,8 +14,8 @@
 #include "cli/cli_private.h"
 
 #define RUNS        5           // the best counts
-#define RUN_NS      10000000000 // after which there is no further run
-#define STEPS       3           // of the graph in one run; the first is not counted
+#define RUN_NS      10000000000 // after which there is no further run, nor a step of one
+#define STEPS       3           // of the graph in one run; the first counts only where it is alone
 #define DENSE_FLOPS 16.0 // operations a byte from which on arithmetic is what a case is about
 #define MIXED_LINES 8    // of what a pass has fewer of, at most
 #define CACHES      4    // as many last-level caches the copies of a case are large
@@ -63,12 +63,15 @@ typedef struct op_times {
 
 static berth_status time_run(const berth_op_side *side, op_times *best) {
     const size_t copies = side->size.copies;
+    const uint64_t start = berth_clock_ns();
     double samples[STEPS * BERTH_OP_COPIES];
-    for (size_t step = 0; step < STEPS; ++step) {
-        BERTH_TRY(time_step(side, samples + step * copies));
+    size_t steps = 0;
+    while (steps < STEPS && (steps == 0 || berth_clock_ns() - start < RUN_NS)) {
+        BERTH_TRY(time_step(side, samples + steps++ * copies));
     }
-    double *counted = samples + copies;
-    const size_t count = (STEPS - 1) * copies;
+    const size_t warm = steps > 1 ? 1 : 0;
+    double *counted = samples + warm * copies;
+    const size_t count = (steps - warm) * copies;
     const double median = berth_bench_quantile(counted, count, 0.5);
     if (median < best->median) {
         memcpy(best->samples, counted, count * sizeof *counted);
