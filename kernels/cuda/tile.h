@@ -80,6 +80,45 @@ static inline bool cuda_describe_boxes(const cuda_boxed &matrix, CUtensorMap *ou
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
+// Rows of heads of 128 16-bit elements, as key and value caches have them. A box has `box_rows`
+// rows of one head: their first 64 elements as a panel, then the others as another.
+struct cuda_headed {
+    const void *data;
+    int64_t rows;
+    int64_t heads;
+    int box_rows;
+};
+
+static inline bool cuda_describe_heads(cuda_tile_encode encode, const cuda_headed &matrix,
+                                       CUtensorMap *out) {
+    const cuuint64_t panels = static_cast<cuuint64_t>(matrix.heads) * 2;
+    const cuuint64_t sizes[3] = {CUDA_TILE_COLUMNS, static_cast<cuuint64_t>(matrix.rows), panels};
+    const cuuint64_t gaps[2] = {panels * CUDA_TILE_COLUMNS * 2, CUDA_TILE_COLUMNS * 2};
+    const cuuint32_t box[3] = {CUDA_TILE_COLUMNS, static_cast<cuuint32_t>(matrix.box_rows), 2};
+    const cuuint32_t steps[3] = {1, 1, 1};
+    return encode(out, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, const_cast<void *>(matrix.data), sizes,
+                  gaps, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                  CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+// The box of `head` whose first row is `row`, of what is read once: it is the first to leave the
+// second cache. `map` is a parameter of the kernel.
+template <bool IS_90 = CUDA_IS_90>
+static __device__ inline void cuda_head_stream(uint32_t to, const CUtensorMap *map, int head,
+                                               int row, uint32_t barrier) {
+    if constexpr (IS_90) {
+        asm volatile("{\n"
+                     ".reg .b64 once;\n"
+                     "createpolicy.fractional.L2::evict_first.b64 once, 1.0;\n"
+                     "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                     ".L2::cache_hint [%0], [%1, {0, %2, %3}], [%4], once;\n"
+                     "}" ::"r"(to),
+                     "l"(map), "r"(row), "r"(2 * head), "r"(barrier)
+                     : "memory");
+    }
+}
+
 // The tile whose first element is `column` of `row`. `map` is a parameter of the kernel.
 template <bool IS_90 = CUDA_IS_90>
 static __device__ inline void cuda_tile_copy(uint32_t to, const CUtensorMap *map, int column,

@@ -14,7 +14,8 @@
 //       +8  eight elements between rows      @1  begins one element later
 //       <48 integers below 48                !   a parameter
 //       :0,3,7  these numbers, in place of random ones
-//   STATE=f32[9,8,2,16]          block 0 holds NaN: nothing may be read from it
+//   STATE=f32[9,8,2,16]          what no sequence has holds NaN, all of block 0 among it: nothing
+//                                may come of it
 //   ATTRIBUTE=0.5                by the kind that the op declares, a list as 1,-1
 //   batch=2:5,1:9                sequences as new tokens : tokens in all; sets T; needs the states
 //   skip=1                       so many first tokens are not stored
@@ -308,6 +309,27 @@ static void fill_sequence(parsing *self, int64_t sequence, const int64_t lengths
     }
 }
 
+static void poison(op_case *out, int64_t first, int64_t behind) {
+    for (uint64_t state = 0; state < out->op->state_count; ++state) {
+        const op_tensor *of = &out->states[state];
+        const int64_t per_slot = op_tensor_count(of) / (of->shape[0] * of->shape[1]);
+        for (int64_t i = first * per_slot; i < behind * per_slot; ++i) {
+            op_tensor_set(&out->states[state], i, NAN);
+        }
+    }
+}
+
+// Slots behind the sequence's last token, in the block of that.
+static void poison_behind(op_case *out, int64_t sequence, int64_t length) {
+    const int64_t block_size = out->states[0].shape[1];
+    const int64_t used = length % block_size;
+    if (used != 0) {
+        const int64_t at = sequence * out->block_table.shape[1] + length / block_size;
+        const int64_t first = (int64_t)op_tensor_get(&out->block_table, at) * block_size;
+        poison(out, first + used, first + block_size);
+    }
+}
+
 static void build_batch(parsing *self) {
     op_case *out = self->out;
     int64_t lengths[16][2];
@@ -326,14 +348,11 @@ static void build_batch(parsing *self) {
     op_tensor_set(&out->query_start_loc, 0, 0);
     for (int64_t i = 0; i < count; ++i) {
         fill_sequence(self, i, lengths[i], &next_block);
+        poison_behind(out, i, lengths[i][1]);
     }
-    for (uint64_t state = 0; state < out->op->state_count; ++state) {
-        const int64_t per_block =
-            op_tensor_count(&out->states[state]) / out->states[state].shape[0];
-        for (int64_t i = 0; i < per_block; ++i) {
-            op_tensor_set(&out->states[state], i, NAN);
-        }
-    }
+    poison(out, 0, out->states[0].shape[1]);
+    poison(out, next_block * out->states[0].shape[1],
+           out->states[0].shape[0] * out->states[0].shape[1]);
 }
 
 // ---- words --------------------------------------------------------------------------------------

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arithmetic of decode attention for at most 8 query heads of a key head, keys and values being
 // the tensor core's first operand: half the products that decode_sums.h needs, whose first operand
-// are query heads, and half the sums to keep. Rows of 128 elements of 16 bits lie in a stage so
-// that eight rows' pieces of 16 bytes meet in no bank. Only decode_many.cu includes this.
+// are query heads, and half the sums to keep. Rows of 128 elements of 16 bits lie in a stage as
+// cuda_head_stream brings them: eight rows' pieces of 16 bytes meet in no bank. Only decode_many.cu
+// includes this.
 #ifndef BERTH_KERNELS_CUDA_ATTENTION_DECODE_KEYS_H
 #define BERTH_KERNELS_CUDA_ATTENTION_DECODE_KEYS_H
 
 #include <cuda/attention/decode_parts.h>
+#include <cuda/tile.h>
 
 #include <float.h>
 
@@ -15,10 +17,12 @@ namespace {
 constexpr int WIDTH = 128;
 constexpr int MOST_GROUP = 8; // query heads of a key head
 constexpr int TILES = WIDTH / 16;
-constexpr uint32_t ROW_BYTES = WIDTH * 2;
+constexpr uint32_t PANEL_ROW = CUDA_TILE_COLUMNS * 2; // bytes
 
+// Of 16 bytes of a row among the stage's keys, or among its values.
 __device__ uint32_t key_place(int row, int piece) {
-    return static_cast<uint32_t>(row) * ROW_BYTES + static_cast<uint32_t>(piece ^ (row & 7)) * 16;
+    return static_cast<uint32_t>(piece / 8 * KEYS + row) * PANEL_ROW +
+           static_cast<uint32_t>(piece % 8 ^ (row & 7)) * 16;
 }
 
 // The queries as second operand: pairs of head lane / 4, two for each 16 elements.
@@ -146,7 +150,7 @@ __device__ void key_step(const gpu_attention_call &call, const share &mine,
     key_scores<T>(query, stage, scores);
     key_mask(call, mine, step, scores);
     key_weights<T>(scores, weights, sum);
-    key_values<T>(weights, stage + KEYS * ROW_BYTES, sum);
+    key_values<T>(weights, stage + ROWS_BYTES<T, WIDTH>, sum);
 }
 
 // From rows of new_rows; heads that there are none of are zero.
