@@ -14,7 +14,7 @@
 #define BERTH_OP_CONTEXT 2048
 #define BERTH_OP_OUTPUTS "yzabcdef" // letters for results of an op
 #define BERTH_OP_BLOCK   16         // tokens of a KV block
-#define BERTH_OP_COPIES  8192       // at most
+#define BERTH_OP_COPIES  32768      // at most
 
 typedef struct berth_op_case berth_op_case;
 

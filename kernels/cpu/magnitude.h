@@ -109,7 +109,12 @@ BERTH_INLINE berth_vec berth_vec_largest_each(berth_vec_ints *of, int count, int
 BERTH_INLINE float berth_vec_largest_as(const void *row, berth_dtype dtype, berth_span columns) {
     berth_vec_largest_so_far largest = {0};
     int64_t i = columns.first;
-    for (; i + BERTH_LARGEST_STEP <= columns.end; i += BERTH_LARGEST_STEP) {
+    const int64_t half = (columns.end - i) / (2 * BERTH_LARGEST_STEP) * BERTH_LARGEST_STEP;
+    for (const int64_t middle = i + half; i < middle; i += BERTH_LARGEST_STEP) {
+        berth_vec_look(row, dtype, i, &largest);
+        berth_vec_look(row, dtype, i + half, &largest);
+    }
+    for (i += half; i + BERTH_LARGEST_STEP <= columns.end; i += BERTH_LARGEST_STEP) {
         berth_vec_look(row, dtype, i, &largest);
     }
     return berth_vec_look_last(row, dtype, (berth_span){i, columns.end}, &largest);

@@ -209,20 +209,33 @@ BERTH_INLINE void quantise_four(sweep as, const piece *of, int64_t first,
                         (berth_vec)berth_vec_pack_as(as.dtype, low, high));
 }
 
-// Returns the largest magnitude of the next row, if it is TURNING.
+BERTH_INLINE void quantise_step(sweep as, const piece *of, int64_t first, berth_vec_words *largest,
+                                berth_vec_largest_so_far *next) {
+    if (as.way == TURNING) {
+        berth_vec_look_on(of->next, as.dtype, first, next);
+    } else {
+        berth_fetch(of->row, as.dtype, first, FOUR, BERTH_SWEEP_LEAD);
+    }
+    quantise_four(as, of, first, largest);
+}
+
+// Returns the largest magnitude of the next row, if it is TURNING. Why both halves side by side:
+// memory is read faster in two places than in one. By one scale in float32 on one thread of a
+// Sapphire Rapids 1.03 to 1.09 of a copy's speed, one behind the other 0.87.
 BERTH_INLINE float quantise_as(sweep as, const piece *all) {
     piece of = *all; // no store changes it, for all that the compiler knows
     berth_vec_words largest = {0};
     berth_vec_largest_so_far next = {0};
     int64_t i = of.columns.first;
+    const int64_t half = (of.columns.end - i) / (2 * FOUR) * FOUR;
+    const int64_t middle = i + half;
     of.is_past = of.is_past && berth_vec_can_pass(of.q + i);
-    for (; i + FOUR <= of.columns.end; i += FOUR) {
-        if (as.way == TURNING) {
-            berth_vec_look_on(of.next, as.dtype, i, &next);
-        } else {
-            berth_fetch(of.row, as.dtype, i, FOUR, BERTH_SWEEP_LEAD);
-        }
-        quantise_four(as, &of, i, &largest);
+    for (; i < middle; i += FOUR) {
+        quantise_step(as, &of, i, &largest, &next);
+        quantise_step(as, &of, i + half, &largest, &next);
+    }
+    for (i += half; i + FOUR <= of.columns.end; i += FOUR) {
+        quantise_step(as, &of, i, &largest, &next);
     }
     const berth_span rest = {i, of.columns.end};
     if (is_any(as) && has_nan(largest)) {
@@ -279,8 +292,11 @@ static piece piece_of(const job *in, berth_span rows, int64_t row) {
 
 // ---- groups -------------------------------------------------------------------------------------
 
-// Bytes from what is looked at to what is fetched; 8192 and 16384 are slower.
-#define GROUP_LEAD 12288
+// Bytes from what is looked at to what is fetched: in 16 bits 8192 and 16384 are slower, in float32
+// it is the same place of the next lot.
+BERTH_INLINE int64_t group_lead(berth_dtype dtype) {
+    return dtype == BERTH_DTYPE_F32 ? 8192 : 12288;
+}
 
 // What all groups of a part have in common.
 typedef struct groups {
@@ -336,6 +352,12 @@ static void lot_behind(const groups *in, const lot *of, lot *behind) {
     lot_begin(in, behind, is_same ? of->row : of->row + 1, is_same ? first : 0);
 }
 
+// The groups of a lot, in float32 by turns from two places, as quantise_as has the halves of a row.
+// In 16 bits these are too near: both are in one page.
+BERTH_INLINE int64_t group_at(sweep as, int64_t turn) {
+    return as.dtype == BERTH_DTYPE_F32 ? turn / 2 + turn % 2 * (BERTH_LANES / 2) : turn;
+}
+
 // What is largest in every lane of a group.
 BERTH_INLINE berth_vec_ints look_at_group(sweep as, const groups *in, const lot *of, int64_t at) {
     const berth_dtype dtype = as.dtype;
@@ -344,11 +366,11 @@ BERTH_INLINE berth_vec_ints look_at_group(sweep as, const groups *in, const lot 
     int64_t i = columns.first;
     BERTH_UNROLL
     for (int64_t k = 0; k < as.group; k += BERTH_LARGEST_STEP, i += BERTH_LARGEST_STEP) {
-        berth_fetch(of->x, dtype, i, BERTH_LARGEST_STEP, GROUP_LEAD);
+        berth_fetch(of->x, dtype, i, BERTH_LARGEST_STEP, group_lead(dtype));
         berth_vec_look(of->x, dtype, i, &largest);
     }
     for (; as.group == 0 && i + BERTH_LARGEST_STEP <= columns.end; i += BERTH_LARGEST_STEP) {
-        berth_fetch(of->x, dtype, i, BERTH_LARGEST_STEP, GROUP_LEAD);
+        berth_fetch(of->x, dtype, i, BERTH_LARGEST_STEP, group_lead(dtype));
         berth_vec_look(of->x, dtype, i, &largest);
     }
     return berth_vec_look_rest(of->x, dtype, (berth_span){i, as.group > 0 ? i : columns.end},
@@ -467,7 +489,8 @@ BERTH_INLINE void quantise_lot(sweep as, const groups *in, const lot *of, const 
         look_up_lot(as, in, of, ahead, found);
         return;
     }
-    for (int64_t i = 0; i < of->count || i < ahead->count; ++i) {
+    for (int64_t k = 0; k < BERTH_LANES; ++k) {
+        const int64_t i = group_at(as, k);
         if (i < ahead->count) {
             found[i] = look_at_group(as, in, ahead, i);
         }

@@ -2,6 +2,7 @@
 // swigluoai_and_mul: (up + 1) · gate · sigmoid(alpha · gate) of clamped pairs, with one rounding.
 // Even columns are gates: two vectors are taken apart into gates and ups.
 #include <cpu/elementwise.h>
+#include <cpu/fetch.h>
 
 enum { ALPHA, LIMIT };
 
@@ -32,6 +33,7 @@ BERTH_INLINE void berth_sweep_paired_row(const berth_sweep *in, berth_vec_formul
     int64_t first = 0;
     for (; first + 2 * BERTH_LANES <= width; first += 2 * BERTH_LANES) {
         const char *pairs = (const char *)x + first * bytes;
+        berth_fetch_lines(pairs + BERTH_SWEEP_AHEAD, 2 * BERTH_LANES * bytes, 0);
         const berth_vec low = of_pairs(&self, of, as.dtype, pairs);
         const berth_vec high = of_pairs(&self, of, as.dtype, pairs + BERTH_LANES * bytes);
         berth_sweep_store_two(as, y, first, low, high);

@@ -6,7 +6,7 @@
 #include "support/core_registry.h"
 #include "support/test.h"
 
-#define CACHE_BYTES (32 << 20) // of a last-level cache, as machines of this kind have
+#define CACHE_BYTES (128 << 20) // of a last-level cache, as servers have
 
 // The graph of one copy, for the tokens that are timed.
 static berth_graph *build(const core_registry *core, const berth_op_case *one, berth_dtype dtype) {
