@@ -42,7 +42,7 @@ uint64_t cuda_decode_bytes(int multiprocessors, int max_sequences, int heads, in
 berth_status cuda_decode(const gpu_op *op, const gpu_attention_call &call,
                          const cuda_decode_room &room, berth_dtype dtype);
 // The same of more key heads of sequences than run at once; so many do, 0 where they are none of
-// those that it takes, or the device has too little shared memory.
+// those that it takes, or the device is none that has tile copies and the shared memory.
 int64_t cuda_decode_many_at_once(const gpu_op *op, const gpu_attention_call &call,
                                  berth_dtype dtype);
 berth_status cuda_decode_many(const gpu_op *op, const gpu_attention_call &call,
