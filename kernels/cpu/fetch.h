@@ -32,4 +32,11 @@ BERTH_INLINE void berth_fetch_far(const void *row, berth_dtype dtype, int64_t fi
     berth_fetch_lines((const char *)row + first * bytes + ahead, count * bytes, 1);
 }
 
+// Which step is a turn's where both halves of all steps go side by side: one thread reads memory
+// faster in two places than in one, unless both are in one page. One that is left over is the last.
+BERTH_INLINE int64_t berth_side_by_side(int64_t turn, int64_t steps) {
+    const int64_t half = steps / 2;
+    return turn < 2 * half ? turn / 2 + turn % 2 * half : turn;
+}
+
 #endif

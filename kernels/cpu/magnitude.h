@@ -108,16 +108,13 @@ BERTH_INLINE berth_vec berth_vec_largest_each(berth_vec_ints *of, int count, int
 // The largest magnitude of some columns of a row.
 BERTH_INLINE float berth_vec_largest_as(const void *row, berth_dtype dtype, berth_span columns) {
     berth_vec_largest_so_far largest = {0};
-    int64_t i = columns.first;
-    const int64_t half = (columns.end - i) / (2 * BERTH_LARGEST_STEP) * BERTH_LARGEST_STEP;
-    for (const int64_t middle = i + half; i < middle; i += BERTH_LARGEST_STEP) {
-        berth_vec_look(row, dtype, i, &largest);
-        berth_vec_look(row, dtype, i + half, &largest);
+    const int64_t steps = (columns.end - columns.first) / BERTH_LARGEST_STEP;
+    for (int64_t turn = 0; turn < steps; ++turn) {
+        const int64_t step = berth_side_by_side(turn, steps);
+        berth_vec_look(row, dtype, columns.first + step * BERTH_LARGEST_STEP, &largest);
     }
-    for (i += half; i + BERTH_LARGEST_STEP <= columns.end; i += BERTH_LARGEST_STEP) {
-        berth_vec_look(row, dtype, i, &largest);
-    }
-    return berth_vec_look_last(row, dtype, (berth_span){i, columns.end}, &largest);
+    const berth_span rest = {columns.first + steps * BERTH_LARGEST_STEP, columns.end};
+    return berth_vec_look_last(row, dtype, rest, &largest);
 }
 
 static inline float berth_vec_largest_of(const void *row, berth_dtype dtype, berth_span columns) {

@@ -62,30 +62,20 @@ BERTH_INLINE berth_vec quantise_four(berth_dtype dtype, const piece *of, int64_t
     return (berth_vec)berth_vec_pack_as(dtype, a, b);
 }
 
-BERTH_INLINE void quantise_step(berth_dtype dtype, const piece *of, int is_past, int64_t first,
-                                berth_vec_largest_so_far *next) {
-    berth_vec_look_on(of->next, dtype, first, next);
-    berth_vec_put_codes(is_past, of->q + first, quantise_four(dtype, of, first));
-}
-
-// As many of the columns of such a row as are whole fours of vectors, those of both halves side by
-// side, as memory is read faster in two places than in one. Returns the largest magnitude of the
-// next row, which is looked at meanwhile.
+// As many of the columns of such a row as are whole fours of vectors. Returns the largest magnitude
+// of the next row, which is looked at meanwhile.
 BERTH_INLINE float quantise_fours(berth_dtype dtype, piece *all) {
     const piece of = *all; // no store changes it, for all that the compiler knows
     const int is_past = of.is_past && berth_vec_can_pass(of.q);
     berth_vec_largest_so_far next = {0};
-    int64_t i = 0;
-    const int64_t half = of.width / (2 * FOUR) * FOUR;
-    for (; i < half; i += FOUR) {
-        quantise_step(dtype, &of, is_past, i, &next);
-        quantise_step(dtype, &of, is_past, i + half, &next);
+    const int64_t steps = of.width / FOUR;
+    for (int64_t turn = 0; turn < steps; ++turn) {
+        const int64_t i = berth_side_by_side(turn, steps) * FOUR;
+        berth_vec_look_on(of.next, dtype, i, &next);
+        berth_vec_put_codes(is_past, of.q + i, quantise_four(dtype, &of, i));
     }
-    for (i += half; i + FOUR <= of.width; i += FOUR) {
-        quantise_step(dtype, &of, is_past, i, &next);
-    }
-    all->done = i;
-    return berth_vec_look_end(of.next, dtype, (berth_span){i, of.width}, &next);
+    all->done = steps * FOUR;
+    return berth_vec_look_end(of.next, dtype, (berth_span){all->done, of.width}, &next);
 }
 
 static float quantise_finite(berth_dtype dtype, piece *of) {

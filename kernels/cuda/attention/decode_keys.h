@@ -9,6 +9,7 @@
 
 #include <cuda/attention/decode_parts.h>
 #include <cuda/tile.h>
+#include <cuda/wgmma.h>
 
 #include <float.h>
 
@@ -21,8 +22,7 @@ constexpr uint32_t PANEL_ROW = CUDA_TILE_COLUMNS * 2; // bytes
 
 // Of 16 bytes of a row among the stage's keys, or among its values.
 __device__ uint32_t key_place(int row, int piece) {
-    return static_cast<uint32_t>(piece / 8 * KEYS + row) * PANEL_ROW +
-           static_cast<uint32_t>(piece % 8 ^ (row & 7)) * 16;
+    return static_cast<uint32_t>(piece / 8 * KEYS) * PANEL_ROW + cuda_panel_place(row, piece % 8);
 }
 
 // The queries as second operand: pairs of head lane / 4, two for each 16 elements.
