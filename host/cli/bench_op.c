@@ -81,10 +81,15 @@ static berth_status time_run(const berth_op_side *side, op_times *best) {
     return BERTH_OK;
 }
 
+// Bytes that a step reads and writes.
+static double moved_by(const berth_op_side *side) {
+    return berth_op_case_bytes(side->of, side->graph, false) +
+           berth_op_case_again(side->of, side->graph);
+}
+
 // Where next to nothing is written reading is the roof.
 static bool is_copying(const berth_op_side *side) {
-    return berth_op_case_bytes(side->of, side->graph, true) >
-           0.1 * berth_op_case_bytes(side->of, side->graph, false);
+    return berth_op_case_bytes(side->of, side->graph, true) > 0.1 * moved_by(side);
 }
 
 // How far `lines` of the fewer and whole lines of the others are from the proportion.
@@ -97,7 +102,7 @@ static double error_of(size_t lines, double ratio) {
 // MIXED_LINES of the fewer; none where it writes about as much as it reads.
 static berth_stream_mix mix_of(const berth_op_side *side) {
     const double writes = berth_op_case_bytes(side->of, side->graph, true);
-    const double reads = berth_op_case_bytes(side->of, side->graph, false) - writes;
+    const double reads = moved_by(side) - writes;
     const double ratio = fmax(reads, writes) / fmin(reads, writes);
     size_t fewer = 1;
     if (!is_copying(side) || ratio < 1.1 || isinf(ratio)) {
@@ -117,13 +122,10 @@ static berth_status measure_roofs(op_bench *bench, const berth_op_side *side) {
     }
     const berth_stream_mix mix = mix_of(side);
     if (mix.reads > 0) {
-        BERTH_TRY(berth_roof_mix(&bench->roof, berth_op_case_bytes(side->of, side->graph, false),
-                                 side->size.copies, &mix));
+        BERTH_TRY(berth_roof_mix(&bench->roof, moved_by(side), side->size.copies, &mix));
     }
-    BERTH_TRY(is_copying(side)
-                  ? berth_roof_copy(&bench->roof, berth_op_case_bytes(side->of, side->graph, false),
-                                    side->size.copies)
-                  : berth_roof_read(&bench->roof));
+    BERTH_TRY(is_copying(side) ? berth_roof_copy(&bench->roof, moved_by(side), side->size.copies)
+                               : berth_roof_read(&bench->roof));
     return side->of->flops > 0 ? berth_roof_multiply(&bench->roof) : BERTH_OK;
 }
 
@@ -183,7 +185,7 @@ static bool is_dense(const op_work *of) {
 
 static op_work work_of(const op_bench *bench, const berth_op_side *side) {
     op_work work = {
-        .bytes = berth_op_case_bytes(side->of, side->graph, false),
+        .bytes = moved_by(side),
         .flops = side->of->flops,
         .multiply = multiply_roof(bench, side->graph),
     };
@@ -212,8 +214,9 @@ static const char *note_of(const op_bench *bench, const berth_op_side *side,
     if (mix.reads == 0 || of.seconds > of.bytes / of.memory) {
         return of.roof;
     }
-    return berth_arena_printf(arena, "%s; %.2f of reading %zu, writing %zu", of.roof,
-                              of.bytes / best->median / bench->roof.mix, mix.reads, mix.writes);
+    return berth_arena_printf(arena, "%s; %.2f of reading %zu, writing %zu%s", of.roof,
+                              of.bytes / best->median / bench->roof.mix, mix.reads, mix.writes,
+                              side->of->is_read_twice ? "; x counts twice" : "");
 }
 
 // Whether the case reaches what is asked for; NULL where nothing is, or what it is a share of is
@@ -437,7 +440,9 @@ const berth_command berth_command_bench_op = {
         "processor; a value is the median call of the best of 5 runs, in turns with the ceilings.\n"
         "GB/s: bytes that have to be read and written, beside the median copy of as many, by the\n"
         "same number of threads and in as many places, through the caches or past them, whichever\n"
-        "is faster; or the fastest reader of 1 GiB where next to nothing is written. Where an op\n"
+        "is faster; or the fastest reader of 1 GiB where next to nothing is written. Where "
+        "nothing\n"
+        "can be written before all of x is read, x counts twice, as the note says. Where an op\n"
         "does not write as much as it reads, the note has its share of a pass that reads and\n"
         "writes lines in the same proportion, which need not be as fast as a copy. GFLOP/s: "
         "beside\n"

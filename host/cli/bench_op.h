@@ -46,10 +46,12 @@ struct berth_op_case {
         gate; // share of the ceiling, or of oneDNN where it has the op, that is asked for; 0: none
     // Operands and attributes, see bench_op_text.c; NULL: `emit` and what follows it say them.
     const char *text;
-    bool is_whole; // rows depend on later ones: the reference runs all tokens
-    bool is_paged; // the cache is paged, of keys and values, which belong to no operand
-    int64_t out;   // width; of attention and positions: heads
-    int64_t in;    // width of x; of attention and positions: a head's
+    bool is_whole;      // rows depend on later ones: the reference runs all tokens
+    bool is_read_twice; // nothing can be written before all of x, which no core's cache holds, is
+                        // read
+    bool is_paged;      // the cache is paged, of keys and values, which belong to no operand
+    int64_t out;        // width; of attention and positions: heads
+    int64_t in;         // width of x; of attention and positions: a head's
     // Emits the op once over x [tokens, …] and returns its first output; `outs` takes the others.
     berth_value (*emit)(berth_op_graph *graph, const berth_value *x, berth_value *outs);
     // Of an op on rows: 'x' the next x, '-' an input that is absent, '1' a number, 's' one in
@@ -110,6 +112,8 @@ BERTH_MUST_CHECK berth_status berth_op_graph_caches(const berth_op_case *one,
                                                     berth_kv_cache_spec **out_caches);
 // What one copy reads and writes.
 double berth_op_case_bytes(const berth_op_case *one, const berth_graph *graph, bool is_output_only);
+// What of them is read once more.
+double berth_op_case_again(const berth_op_case *one, const berth_graph *graph);
 
 // ---- texts --------------------------------------------------------------------------------------
 

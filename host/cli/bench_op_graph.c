@@ -159,3 +159,7 @@ double berth_op_case_bytes(const berth_op_case *one, const berth_graph *graph,
     }
     return is_output_only ? written : bytes + written;
 }
+
+double berth_op_case_again(const berth_op_case *one, const berth_graph *graph) {
+    return one->is_read_twice ? bytes_of(graph, last_op(graph)->inputs[0], one->tokens) : 0;
+}

@@ -121,7 +121,7 @@ static berth_value emit_contiguous(berth_op_graph *graph, const berth_value *x, 
                           BERTH_I64("full_n_groups", (groups))))
 #define QUANT(label, order, width, is_static, rows, columns)                                       \
     ROWS("quant_fp8-" label, "quant_fp8", order, 1, width, .output_count = 2,                      \
-         .is_whole = !(is_static) && (rows) < 0,                                                   \
+         .is_whole = !(is_static) && (rows) < 0, .is_read_twice = !(is_static) && (rows) < 0,      \
          BERTH_ATTRIBUTES(BERTH_BOOL("static", is_static),                                         \
                           BERTH_I64S("group_shape", ((const int64_t[]){(rows), (columns)}), 2)))
 #define ROPE(label, rows)                                                                          \

@@ -27,6 +27,8 @@ typedef struct berth_cpu {
     // Whether the dot product of bf16 pairs is faster here than floats: 1 or -1, 0 before anybody
     // has measured it (in a create).
     int64_t bf16_dot_wins;
+    // The same of asking for four pages in turns of a weight that is read once (places.h).
+    int64_t places_win;
     // Calls work(work, part, parts) once for every part, each on its own thread, the same part
     // always on the same one; returns when all have ended. From one thread at a time.
     void (*run)(const struct berth_cpu *cpu, berth_work_fn function, const void *work);

@@ -27,7 +27,7 @@ BERTH_INLINE int64_t berth_sweep_pairs(const berth_activation *self, berth_vec_f
     const berth_vec zero = berth_vec_of(0);
     int64_t first = 0;
     for (; first + 2 * BERTH_LANES <= row.width; first += 2 * BERTH_LANES) {
-        berth_sweep_fetch(as, row.x, first, row.width);
+        berth_sweep_fetch(as, row.x, row.y, first, row.width);
         const berth_vec a = berth_vec_load(row.x + first);
         const berth_vec b = as.is_gated ? berth_vec_load(row.x + row.width + first) : zero;
         const berth_vec one = formula(self, as.dtype, berth_vec_first_of(a), berth_vec_first_of(b));
@@ -53,7 +53,7 @@ BERTH_INLINE void berth_sweep_any_row(const berth_sweep *in, berth_vec_formula f
         first = berth_sweep_pairs(&self, formula, as, (berth_sweep_bf16){x, y, width});
     }
     for (; first + BERTH_LANES <= width; first += BERTH_LANES) {
-        berth_sweep_fetch(as, x, first, width);
+        berth_sweep_fetch(as, x, y, first, width);
         const berth_vec a = berth_vec_load_as(x, as.dtype, first);
         const berth_vec b = as.is_gated ? berth_vec_load_as(x, as.dtype, width + first) : zero;
         berth_sweep_store(as, y, first, formula(&self, as.dtype, a, b));

@@ -4,6 +4,7 @@
 #ifndef BERTH_KERNELS_CPU_FETCH_H
 #define BERTH_KERNELS_CPU_FETCH_H
 
+#include <cpu/cpu.h>
 #include <cpu/simd.h>
 
 #define BERTH_LINE 64 // bytes
@@ -37,6 +38,27 @@ BERTH_INLINE void berth_fetch_far(const void *row, berth_dtype dtype, int64_t fi
 BERTH_INLINE int64_t berth_side_by_side(int64_t turn, int64_t steps) {
     const int64_t half = steps / 2;
     return turn < 2 * half ? turn / 2 + turn % 2 * half : turn;
+}
+
+// Why so far: less does not cover the way from memory.
+#define BERTH_FETCH_AHEAD 8192 // bytes
+
+// From a row to the first one behind it that is that far.
+static inline int64_t berth_fetch_row_ahead(int64_t row_bytes) {
+    return row_bytes > 0 ? (BERTH_FETCH_AHEAD + row_bytes - 1) / row_bytes * row_bytes : 0;
+}
+
+// While some columns of a row are worked at, as many of a later row: lines of either half in turns.
+BERTH_INLINE void berth_fetch_halves(const void *row, berth_dtype dtype, berth_span columns,
+                                     int64_t width, int64_t ahead) {
+    const int64_t bytes = BERTH_DTYPE_BITS(dtype) / 8;
+    const int64_t half = width * bytes / 2;
+    const char *to = (const char *)row + ahead + columns.first * bytes / 2;
+    BERTH_UNROLL
+    for (int64_t at = 0; at < (columns.end - columns.first) * bytes / 2; at += BERTH_LINE) {
+        BERTH_PREFETCH(to + at);
+        BERTH_PREFETCH(to + at + half);
+    }
 }
 
 #endif

@@ -112,6 +112,7 @@ static berth_status create(const berth_op_site *site, const berth_device *device
         self->in = weight->dims[1].b;
         self->pairs = pieces(self->in, 2);
         self->panels = pieces(self->out, PANEL);
+        places_find(device->self);
         self->product = product_of_floats(weight->dtype, site->inputs[X]->dtype, device->self);
         self->at_once = most_rows(site);
         self->x_floats = self->product == DOT_BF16 ? self->pairs : 2 * self->pairs;
@@ -249,6 +250,7 @@ static void multiply_group(const job *in, const group *of) {
                 .next = next_chunk(in, of, panel, pair),
                 .pairs = at_most(of->pairs, self->pairs - pair),
                 .is_first = pair == 0,
+                .in_places = self->cpu->places_win > 0,
             };
             if (is_widened) {
                 widen(piece.weight, self->product, piece.pairs, of->widened);

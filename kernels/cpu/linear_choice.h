@@ -7,17 +7,10 @@
 #include <cpu/cpu.h>
 
 #include <cpu/linear_tile.h>
-
-#include <time.h>
+#include <cpu/places.h>
 
 #define TRIED_PAIRS 64
 #define TRIALS      32 // some 100 microseconds in all
-
-static inline int64_t nanoseconds_now(void) {
-    struct timespec now = {0};
-    (void)timespec_get(&now, TIME_UTC);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 static inline int64_t nanoseconds_of(tile_fn function, const tile *work) {
     const int64_t start = nanoseconds_now();

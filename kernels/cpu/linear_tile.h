@@ -8,6 +8,7 @@
 #define BERTH_KERNELS_CPU_LINEAR_TILE_H
 
 #include <cpu/linear_panel.h>
+#include <cpu/places.h>
 #include <cpu/simd.h>
 
 #define NEAR_BYTES 256 // of the weight, that are on their way to the first cache
@@ -26,6 +27,7 @@ typedef struct tile {
     int64_t next_step;
     int64_t pairs;
     int64_t is_first; // the sums begin at zero, otherwise where they are
+    int in_places;    // few rows ask for lines of later pages (places.h)
 } tile;
 
 typedef void (*tile_fn)(const tile *self);
@@ -105,13 +107,16 @@ BERTH_INLINE int is_far(tile_shape shape) {
 
 BERTH_INLINE void add_pairs(const tile *self, tile_shape shape, tile_sums sums) {
     const int bytes = line_bytes(shape.product);
+    const int in_places = self->in_places && !is_far(shape);
+    const char *const weight = self->weight;
     const char *const end = self->weight + self->pairs * bytes;
     const char *next = self->next;
     const float *x = self->x;
     for (const char *pair = self->weight; pair != end; pair += bytes) {
+        const places_lines ahead = places_ahead(weight, pair - weight, in_places, NEAR_BYTES);
         BERTH_UNROLL
         for (int line = 0; line < bytes; line += 64) {
-            BERTH_PREFETCH(pair + NEAR_BYTES + line);
+            BERTH_PREFETCH(ahead.first + line / 64 * ahead.step);
             if (is_far(shape)) {
                 BERTH_PREFETCH_FAR(next + line);
             }

@@ -42,7 +42,8 @@ typedef struct berth_norm_row {
     float mean;     // that is taken off, 0 of a row that was not measured
     void *sum;      // where x + gate goes, for a gate that is a residual; it may be the gate
     void *y;
-    int is_backward; // written from its end to its start, past the caches
+    int64_t ahead;   // bytes from here to the row that is fetched while this one is written
+    int is_backward; // written from its end to its start
 } berth_norm_row;
 
 // What a row's loop is compiled for.
@@ -50,6 +51,7 @@ typedef struct berth_norm_kind {
     berth_dtype dtype;   // of x, gate, sum and y
     berth_dtype vectors; // of weight and bias: that, or float32
     int is_joined;       // bf16 is rounded by the machine
+    int is_ahead;        // a later row is fetched while one is written
     int is_past;         // y and sum are stored past the caches
     int is_exact;        // subnormal numbers that are stored stay what they are
     int is_near;         // what is written and multiplied by is fetched while a row is measured

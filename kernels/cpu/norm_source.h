@@ -123,6 +123,7 @@ static inline void berth_norm_begin(const berth_norm_job *in, int64_t part, bert
         .bias = berth_norm_vector(bias, 0, vectors, room + hidden),
         .values = room + 2 * hidden,
         .factors = room + 3 * hidden,
+        .ahead = berth_fetch_row_ahead(hidden * (BERTH_DTYPE_BITS(in->args->inputs[0]->dtype) / 8)),
     };
 }
 

@@ -4,6 +4,7 @@
 #ifndef BERTH_KERNELS_CPU_NORM_WRITE_H
 #define BERTH_KERNELS_CPU_NORM_WRITE_H
 
+#include <cpu/fetch.h>
 #include <cpu/norm_sums.h>
 
 // A span's mean and factor.
@@ -53,9 +54,7 @@ BERTH_INLINE void berth_norm_write_one(const berth_norm_row *row, berth_norm_kin
     berth_vec_store_some(row->y, as.dtype, at.first, at.end, y);
 }
 
-// Bytes on their way: less does not cover the way from memory, more has no room in the first cache
-// beside a row and its weight (measured on Zen 5; the second one is too far).
-#define BERTH_NORM_AHEAD 8192
+#define BERTH_NORM_PASS_AHEAD 4096 // bytes, of the row that is measured while another is written
 
 // Why not berth_fetch: with it, and with it in norm_sums.h, layer_norm has 0.66 of a copy's speed
 // instead of 0.77, and rms_norm of one row 0.69 instead of 0.74.
@@ -69,20 +68,27 @@ BERTH_INLINE void berth_norm_fetch(const void *row, berth_norm_kind as, int64_t 
     }
 }
 
+// What of a later row is fetched while a pair is written: both halves of it side by side.
+BERTH_INLINE void berth_norm_fetch_ahead(const berth_norm_row *row, berth_norm_kind as,
+                                         berth_span columns, int64_t first) {
+    const int64_t turn = (first - columns.first) / BERTH_NORM_PAIR;
+    const int64_t turns = (columns.end - columns.first) / BERTH_NORM_PAIR;
+    const int64_t there = columns.first + berth_side_by_side(turn, turns) * BERTH_NORM_PAIR;
+    berth_norm_fetch(row->x, as, there, row->ahead);
+}
+
 BERTH_INLINE void berth_norm_write_span(const berth_norm_row *all, berth_norm_kind as,
                                         berth_norm_form form, berth_span columns) {
     const berth_norm_row row = *all; // no store changes it, for all that the compiler knows
     const berth_norm_scale by = berth_norm_scale_of(&row, form, columns);
-    const int64_t row_bytes = row.hidden * (BERTH_DTYPE_BITS(as.dtype) / 8);
-    const int64_t end = berth_norm_steps_end(as, columns);
-    const int is_backward = as.is_past && row.is_backward;
+    const berth_span steps = {columns.first, berth_norm_steps_end(as, columns)};
     int64_t first = columns.first;
-    for (; first < end; first += BERTH_NORM_PAIR) {
-        const int64_t mirrored = columns.first + end - BERTH_NORM_PAIR - first;
-        if (as.is_past) {
-            berth_norm_fetch(row.x, as, first, BERTH_NORM_AHEAD + row_bytes);
+    for (; first < steps.end; first += BERTH_NORM_PAIR) {
+        const int64_t mirrored = steps.first + steps.end - BERTH_NORM_PAIR - first;
+        if (as.is_ahead) {
+            berth_norm_fetch_ahead(&row, as, steps, first);
         }
-        berth_norm_write_pair(&row, as, form, is_backward ? mirrored : first, &by);
+        berth_norm_write_pair(&row, as, form, row.is_backward ? mirrored : first, &by);
     }
     for (; first < columns.end; first += BERTH_LANES) {
         const berth_norm_at at = {BERTH_NORM_SINGLE, first, columns.end};
@@ -102,10 +108,10 @@ BERTH_INLINE void berth_norm_pass_pair(const berth_norm_passing *rows, berth_nor
                                        berth_norm_form form, int64_t first,
                                        berth_norm_half_sums *to) {
     const berth_norm_row *next = rows->measured;
-    berth_norm_fetch(next->x, as, first, BERTH_NORM_AHEAD / 2);
+    berth_norm_fetch(next->x, as, first, BERTH_NORM_PASS_AHEAD);
     if (rows->written->gate) {
         berth_norm_fetch(form.is_kept ? next->gate : rows->written->gate, as, first,
-                         BERTH_NORM_AHEAD / 2);
+                         BERTH_NORM_PASS_AHEAD);
     }
     berth_norm_write_pair(rows->written, as, form, first, &rows->by);
     berth_norm_measure_pair(next, as, form, first, to);
@@ -143,13 +149,6 @@ BERTH_INLINE void berth_norm_write(const berth_norm_row *row, berth_norm_kind as
     for (; columns.first < row->hidden; columns = berth_norm_span_at(row, columns.end)) {
         berth_norm_write_span(row, as, form, columns);
     }
-}
-
-// The same past the caches.
-BERTH_INLINE void berth_norm_write_past(const berth_norm_row *row, berth_norm_kind as,
-                                        berth_norm_form form) {
-    as.is_past = 1;
-    berth_norm_write(row, as, form);
 }
 
 #endif

@@ -109,6 +109,7 @@ static inline berth_status packed_create(const berth_op_site *site, const berth_
         packed *self = *out_self;
         const int product =
             packed_product_of(known->kind, site->inputs[0]->dtype, (berth_cpu *)device->self);
+        places_find(device->self);
         for (int i = 0; i < 2; ++i) {
             self[i] = *known;
             self[i].host = site->host;

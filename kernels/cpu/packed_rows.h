@@ -117,6 +117,7 @@ static inline void packed_by_integers(const packed_job *in, const packed_span *o
                     .next_step = line / blocks,
                     .pairs = steps,
                     .is_first = step == of->steps.first,
+                    .in_places = in->self->cpu->places_win > 0,
                 },
                 step, tiles_of);
         }
@@ -158,6 +159,7 @@ static inline packed_chunk packed_chunk_of(const packed_job *in, const uint8_t *
         .table = self->table,
         .x = in->x + steps.first * self->step_words * in->rows,
         .steps = steps.end - steps.first,
+        .in_places = in->self->cpu->places_win > 0,
     };
 }
 

@@ -22,6 +22,7 @@ typedef struct packed_chunk {
     const uint8_t *table; // [PACKED_TABLE]
     const float *x;       // [columns][rows]; of bf16 pairs of columns
     int64_t steps;
+    int in_places; // as a tile has it
 } packed_chunk;
 
 // What is compiled for: so many rows by vectors [first, first + vectors) of the panels.
@@ -112,11 +113,14 @@ BERTH_INLINE void packed_add_step(packed_shape shape, packed_sums sums, const pa
 // cache: sums wait for one another, and would for the second one, too (Zen 5, u4: 0.93 against
 // 0.97).
 BERTH_INLINE void packed_prefetch(packed_shape shape, const packed_chunk *of, int64_t step) {
+    const int64_t at = step * PACKED_WIDTH * packed_bytes_of(shape.kind);
+    const places_lines ahead =
+        places_ahead((const char *)of->codes, at, of->in_places, PACKED_NEAR);
     BERTH_UNROLL
     for (int i = 0; i < shape.vectors; ++i) {
-        const uint8_t *codes = packed_at(shape.kind, of, step, shape.first + i);
-        if ((shape.first + i) * BERTH_LANES * packed_bytes_of(shape.kind) % 64 == 0) {
-            BERTH_PREFETCH(codes + PACKED_NEAR);
+        const int byte = (shape.first + i) * BERTH_LANES * packed_bytes_of(shape.kind);
+        if (byte % 64 == 0) {
+            BERTH_PREFETCH(ahead.first + byte / 64 * ahead.step);
         }
     }
 }

@@ -3,6 +3,7 @@
 // scales as the reference makes them, then the codes. The operations are the reference's, so codes
 // and scales are its bits.
 #include <cpu/cpu.h>
+#include <cpu/fetch.h>
 #include <cpu/fp8_codes.h>
 #include <cpu/magnitude.h>
 #include <cpu/simd.h>
@@ -17,12 +18,12 @@ enum { Q, SCALE };
 #define VECTORS (GROUP / BERTH_LANES)            // of a group
 #define LOT     ((int64_t)(GROUP * BERTH_LANES)) // columns of as many groups as a vector has lanes
 #define FOUR    ((int64_t)(4 * BERTH_LANES))
-#define AHEAD   10240 // bytes that are on their way
-#define LINE    64
 
 // Columns of a row: as many as are worked at together.
 typedef struct piece {
     const void *row;
+    int64_t width;
+    int64_t ahead; // bytes from the row to what is fetched meanwhile
     int8_t *q;
     float *scales;
     float global;
@@ -114,6 +115,13 @@ BERTH_INLINE berth_vec codes_of(berth_dtype dtype, const piece *of, int64_t firs
     const berth_vec_bits packed =
         berth_vec_pack(berth_vec_join(codes[0], codes[1]), berth_vec_join(codes[2], codes[3]));
     return (berth_vec)(packed ^ 0x80808080u);
+}
+
+// What is fetched while four vectors become codes. Why both halves of a row side by side: one
+// behind the other have 0.78 of a copy's speed in float32 on one thread of a Sapphire Rapids, these
+// 0.9.
+BERTH_INLINE void fetch_four(berth_dtype dtype, const piece *of, int64_t first) {
+    berth_fetch_halves(of->row, dtype, (berth_span){first, first + FOUR}, of->width, of->ahead);
 }
 
 // ---- by a table ---------------------------------------------------------------------------------
@@ -211,6 +219,7 @@ BERTH_INLINE void look_up_lot(berth_dtype dtype, const piece *of, int64_t first,
     BERTH_UNROLL
     for (int k = 0; k < PAIRS; k += 2) {
         const int64_t at = first + k * (int64_t)(2 * BERTH_LANES);
+        fetch_four(dtype, of, at);
         const berth_vec_words a = places_of(dtype, of->row, at, by + 2 * k);
         const berth_vec_words b = places_of(dtype, of->row, at + 2 * BERTH_LANES, by + 2 * k + 2);
         const berth_vec_bits places =
@@ -271,16 +280,12 @@ BERTH_INLINE void scale_lots(berth_dtype dtype, const piece *of, lots *out) {
 
 BERTH_INLINE void quantise_lot(berth_dtype dtype, const piece *of, int64_t first, int is_fast,
                                const float *factors) {
-    const int64_t bytes = BERTH_DTYPE_BITS(dtype) / 8;
-    // Why not berth_fetch: unrolled, it is slower here.
-    for (int64_t at = 0; at < LOT * bytes; at += LINE) {
-        BERTH_PREFETCH((const char *)of->row + first * bytes + at + AHEAD);
-    }
     if (is_fast) {
         look_up_lot(dtype, of, first, factors);
         return;
     }
     for (int64_t k = 0; k < LOT; k += FOUR) {
+        fetch_four(dtype, of, first + k);
         const berth_vec made = codes_of(dtype, of, first + k, factors + k / GROUP);
         berth_vec_put_codes(of->is_past, of->q + first + k, made);
     }
@@ -332,6 +337,8 @@ static void quantise_part(const void *work, int64_t part, int64_t parts) {
     for (int64_t row = rows.first; row < rows.end; ++row) {
         const piece of = {
             .row = berth_row(x, row),
+            .width = width,
+            .ahead = berth_fetch_row_ahead(width * (BERTH_DTYPE_BITS(x->dtype) / 8)),
             .q = berth_row(args->outputs[Q], row),
             .scales = berth_row(args->outputs[SCALE], row),
             .global = *(const float *)berth_data(args->inputs[GLOBAL_SCALE]),

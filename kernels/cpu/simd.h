@@ -89,10 +89,12 @@
 #define BERTH_MACHINE_HAS(feature) (__builtin_cpu_supports(feature) != 0)
 #define BERTH_PAUSE()              __builtin_ia32_pause()
 #define berth_past_end()           __builtin_ia32_sfence()
+#define BERTH_FLUSH(address)       __builtin_ia32_clflush(address) // out of all caches
 #else
 #define BERTH_MACHINE_HAS(feature) 0
 #define BERTH_PAUSE()              ((void)0)
 #define berth_past_end()           ((void)0)
+#define BERTH_FLUSH(address)       ((void)(address))
 #endif
 #define BERTH_MACHINE_HAS_AVX2 (BERTH_MACHINE_HAS("avx2") && BERTH_MACHINE_HAS("fma"))
 #define BERTH_MACHINE_HAS_AVX512                                                                   \

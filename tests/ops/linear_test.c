@@ -134,3 +134,26 @@ TEST(both_products_of_bf16_agree_with_the_reference) {
     }
     cpu->bf16_dot_wins = measured;
 }
+
+// What is asked for ahead changes no bit, and may lie anywhere: odd widths end inside a block.
+TEST(a_weight_is_read_in_one_place_and_in_four) {
+    op_kernel_use(0);
+    if (op_kernel_find("linear") == NULL) {
+        SKIP("platform-cpu is not built");
+    }
+    berth_cpu *cpu = op_kernel_device()->self;
+    const int64_t measured = cpu->places_win;
+    for (int64_t wins = -1; wins <= 1; wins += 2) {
+        cpu->places_win = wins;
+        check_case(&berth_op_linear, "T=%-3d x=f32[T,1031] weight=bf16[101,1031]! max=130");
+        check_case(&berth_op_linear, "T=%-3d x=f32[T,517] weight=f32[101,517]! max=130");
+        check_case(
+            &berth_op_packed_linear,
+            "T=%-3d x=f32[T,518] weight=u8[333,259]<256! weight_scale=f32[333,33]! code=e2m1 "
+            "group_shape=1,16 max=130");
+        check_case(&berth_op_scaled_linear,
+                   "T=%-3d x=i8[T,1031]<127 x_scale=f32[T,1] weight=i8[333,1031]<127! "
+                   "weight_scale=f32[333,1]! group_shape=1,-1 dtype=f32 max=130");
+    }
+    cpu->places_win = measured;
+}
