@@ -15,7 +15,7 @@
 #define PLACES_BLOCK (PLACES * PLACES_PAGE) // a line of each page in turn
 #define PLACES_LINE  64
 
-#define PLACES_TRIED  (INT64_C(256) * PLACES_BLOCK) // bytes that are read in a trial
+#define PLACES_TRIED  (INT64_C(64) * PLACES_BLOCK) // bytes that are read in a trial
 #define PLACES_TRIALS 3                             // some ten milliseconds in all
 #define PLACES_GAIN   0.9                           // of the time, from which on it is worth it
 
