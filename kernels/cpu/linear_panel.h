@@ -6,8 +6,8 @@
 //
 //   bf16   [in / 2][32 outputs][2]    f16, f32   [in / 2][2][32 outputs]
 //
-// Why: one row of x reads it front to back, as fast as memory gets (places.h); several rows read the
-// same bytes; a vector of bf16 pairs is what the dot product takes, and a shift and a mask away
+// Why: one row of x reads it front to back, as fast as memory gets (places.h); several rows read
+// the same bytes; a vector of bf16 pairs is what the dot product takes, and a shift and a mask away
 // from two vectors of floats. It is the same for every instruction set.
 #ifndef BERTH_KERNELS_CPU_LINEAR_PANEL_H
 #define BERTH_KERNELS_CPU_LINEAR_PANEL_H

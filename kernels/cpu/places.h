@@ -5,19 +5,17 @@
 #ifndef BERTH_KERNELS_CPU_PLACES_H
 #define BERTH_KERNELS_CPU_PLACES_H
 
-#include <cpu/cpu.h>
-#include <cpu/simd.h>
+#include <cpu/fetch.h>
 
 #include <time.h>
 
 #define PLACES       4
 #define PLACES_PAGE  4096                   // bytes
 #define PLACES_BLOCK (PLACES * PLACES_PAGE) // a line of each page in turn
-#define PLACES_LINE  64
 
 #define PLACES_TRIED  (INT64_C(64) * PLACES_BLOCK) // bytes that are read in a trial
-#define PLACES_TRIALS 3                             // some ten milliseconds in all
-#define PLACES_GAIN   0.9                           // of the time, from which on it is worth it
+#define PLACES_TRIALS 3                            // some ten milliseconds in all
+#define PLACES_GAIN   0.9                          // of the time, from which on it is worth it
 
 // Lines that are asked for while at most PLACES lines are used, which begin at a multiple of their
 // bytes.
@@ -31,10 +29,10 @@ typedef struct places_lines {
 BERTH_INLINE places_lines places_ahead(const char *weight, int64_t at, int in_places,
                                        int64_t near) {
     const uint64_t in_block = (uint64_t)at % PLACES_BLOCK;
-    const uint64_t line = in_block / PLACES_LINE;
-    const uint64_t there = line / PLACES * PLACES_LINE + line % PLACES * PLACES_PAGE;
+    const uint64_t line = in_block / BERTH_LINE;
+    const uint64_t there = line / PLACES * BERTH_LINE + line % PLACES * PLACES_PAGE;
     const int64_t ahead = in_places ? (int64_t)(PLACES_BLOCK - in_block + there) : near;
-    return (places_lines){weight + at + ahead, in_places ? PLACES_PAGE : PLACES_LINE};
+    return (places_lines){weight + at + ahead, in_places ? PLACES_PAGE : BERTH_LINE};
 }
 
 static inline int64_t nanoseconds_now(void) {
@@ -46,13 +44,13 @@ static inline int64_t nanoseconds_now(void) {
 // Nanoseconds that it takes to read what no cache has.
 static inline int64_t places_time(const char *bytes, int in_places) {
     berth_vec sum = berth_vec_of(0);
-    for (int64_t at = 0; at < PLACES_TRIED; at += PLACES_LINE) {
+    for (int64_t at = 0; at < PLACES_TRIED; at += BERTH_LINE) {
         BERTH_FLUSH(bytes + at);
     }
     const int64_t start = nanoseconds_now();
-    for (int64_t at = 0; at < PLACES_TRIED; at += PLACES_LINE) {
-        BERTH_PREFETCH(places_ahead(bytes, at, in_places, PLACES * PLACES_LINE).first);
-        for (int64_t i = 0; i < PLACES_LINE; i += (int64_t)sizeof sum) {
+    for (int64_t at = 0; at < PLACES_TRIED; at += BERTH_LINE) {
+        BERTH_PREFETCH(places_ahead(bytes, at, in_places, PLACES * BERTH_LINE).first);
+        for (int64_t i = 0; i < BERTH_LINE; i += (int64_t)sizeof sum) {
             sum = sum + berth_vec_load((const float *)(const void *)(bytes + at + i));
         }
     }
