@@ -143,7 +143,7 @@ static inline void conv_pack_part(const void *work, int64_t part, int64_t parts)
     const convolution *self = job->self;
     const panel_rows patches = {conv_load, job, self->columns, self->product};
     const int64_t words = panel_floats(self->columns, self->product);
-    const int64_t height = panel_height(job->rows);
+    const int64_t height = tile_height(self->product, job->rows);
     const berth_span blocks = berth_share(pieces(job->rows, height), part, parts);
     for (int64_t block = blocks.first; block < blocks.end; ++block) {
         const int64_t row = block * height;

@@ -26,9 +26,11 @@ typedef struct berth_cpu {
     int64_t threads; // parts that run makes, at least 1
     // Whether the dot product of bf16 pairs is faster here than floats: 1 or -1, 0 before anybody
     // has measured it (in a create).
-    int64_t bf16_dot_wins;
+    int bf16_dot_wins;
+    // The same of products of matrices (linear_choice.h).
+    int matrices_win;
     // The same of asking for four pages in turns of a weight that is read once (places.h).
-    int64_t places_win;
+    int places_win;
     // Calls work(work, part, parts) once for every part, each on its own thread, the same part
     // always on the same one; returns when all have ended. From one thread at a time.
     void (*run)(const struct berth_cpu *cpu, berth_work_fn function, const void *work);
@@ -54,6 +56,22 @@ static inline void berth_run(const berth_cpu *cpu, berth_work_fn function, const
     } else {
         cpu->run(cpu, function, work);
     }
+}
+
+// The most rows that x can have; INT64_MAX where nobody says so.
+static inline int64_t berth_most_rows(const berth_op_site *site, const berth_value_type *x) {
+    int64_t rows = 1;
+    for (uint32_t i = 0; i + 1 < x->ndim; ++i) {
+        const berth_dim dim = x->dims[i];
+        const uint64_t symbol = dim.symbol == BERTH_SYMBOL_SEQUENCES ? site->max_sequences
+                                : dim.symbol == BERTH_SYMBOL_TOKENS  ? site->max_tokens
+                                                                     : 0;
+        if (dim.symbol != BERTH_SYMBOL_NONE && symbol == 0) {
+            return INT64_MAX;
+        }
+        rows *= (dim.a * (int64_t)symbol + dim.b + dim.c - 1) / dim.c;
+    }
+    return rows < 1 ? 1 : rows;
 }
 
 // The loop's iterations are independent, whatever the pointers: an output may be the input itself.

@@ -97,7 +97,7 @@ static inline berth_status experts_create(const berth_op_site *site, const berth
         self->choices = site->inputs[TOPK_IDS]->dims[1].b;
         self->dtype = w2->dtype;
         places_find(device->self);
-        self->product = product_of_floats(w2->dtype, site->inputs[X]->dtype, self->cpu);
+        self->product = product_of_panels(w2->dtype, site->inputs[X]->dtype, self->cpu);
         self->at_once = experts_at_once(site);
     }
     return status;

@@ -80,7 +80,7 @@ static inline void experts_pack_part(const void *work, int64_t part, int64_t par
     const panel_rows rows = {experts_load, job, self->hidden, self->product};
     for (int64_t i = 0; i < job->slice_count; ++i) {
         const experts_slice *slice = &job->slices[i];
-        const int64_t height = panel_height(slice->rows);
+        const int64_t height = tile_height(self->product, slice->rows);
         const int64_t end = slice->first + slice->rows;
         const berth_span blocks = berth_share(pieces(slice->rows, height), part, parts);
         for (int64_t block = blocks.first; block < blocks.end; ++block) {

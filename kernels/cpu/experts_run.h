@@ -42,7 +42,7 @@ typedef struct experts_row {
 static inline void experts_keep(const experts *self, int64_t panel, const float *columns,
                                 experts_row to) {
     float words[PANEL];
-    const int64_t of_word = self->product == DOT_BF16 ? 2 : 1;
+    const int64_t of_word = is_paired(self->product) ? 2 : 1;
     const int64_t first = panel * PANEL / of_word;
     const int64_t width = panel_floats(self->inner, self->product);
     const int64_t count = at_most(PANEL / of_word, width - first);
@@ -51,7 +51,7 @@ static inline void experts_keep(const experts *self, int64_t panel, const float 
         columns = words;
     }
     for (int64_t i = 0; i < count; ++i) {
-        to.block[(first + i) * to.rows + to.row] = columns[i];
+        to.block[tile_place(self->product, first + i, to.row, to.rows)] = columns[i];
     }
 }
 
@@ -76,7 +76,7 @@ static inline void experts_activate_panel(const experts_job *job, const experts_
     const int64_t up[] = {is_in_turns ? gate[0] + 1 : gate[0] + self->inner, gate[1],
                           self->gates > 1 ? count : 0};
     const int64_t words = panel_floats(self->inner, self->product);
-    const int64_t height = panel_height(slice->rows);
+    const int64_t height = tile_height(self->product, slice->rows);
     const berth_dtype dtype = job->args->inputs[X]->dtype;
     float bias[2][PANEL];
     float columns[PANEL];

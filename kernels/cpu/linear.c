@@ -2,8 +2,8 @@
 // linear for x, weight and bias of any float dtype: y = x · weightᵀ + bias, sums in float32, one
 // rounding at the end. The weight stays in its dtype, in panels (linear_panel.h).
 //
-// x is packed first: blocks of as many rows as a tile has, each [pairs][2][rows], so that a tile
-// reads it front to back. Then every part of the pool takes its share of the panels, and sums of
+// x is packed first: blocks of as many rows as a tile has (linear_matrix.h), which a tile reads
+// front to back. Then every part of the pool takes its share of the panels, and sums of
 // all rows over one chunk of the columns at a time: the chunk of a panel stays in the first cache
 // for all rows, the chunk of x in the second for a group of panels. With many rows the chunk is
 // widened to floats once; with few, the tile does it as it goes.
@@ -11,7 +11,6 @@
 
 #include <cpu/linear_choice.h>
 #include <cpu/linear_panel.h>
-#include <cpu/linear_tile.h>
 
 enum { X, WEIGHT, BIAS };
 
@@ -31,7 +30,7 @@ typedef struct linear {
     int64_t pairs;
     int64_t panels;
     berth_dtype dtype; // of the weight
-    int product;       // TIMES_* or DOT_BF16
+    int product;       // TIMES_*, DOT_BF16 or MATRIX_BF16
     int64_t at_once;   // rows
     int64_t x_floats;  // of a packed row
 } linear;
@@ -84,23 +83,6 @@ static berth_status pack_rows(const berth_op_site *site, uint64_t input, const b
     return BERTH_OK;
 }
 
-// The most rows that x can have, as far as they are taken at a time.
-static int64_t most_rows(const berth_op_site *site) {
-    const berth_value_type *x = site->inputs[X];
-    int64_t rows = 1;
-    for (uint32_t i = 0; i + 1 < x->ndim; ++i) {
-        const berth_dim dim = x->dims[i];
-        const uint64_t symbol = dim.symbol == BERTH_SYMBOL_SEQUENCES ? site->max_sequences
-                                : dim.symbol == BERTH_SYMBOL_TOKENS  ? site->max_tokens
-                                                                     : 0;
-        if (dim.symbol != BERTH_SYMBOL_NONE && symbol == 0) {
-            return MOST_ROWS;
-        }
-        rows *= pieces(dim.a * (int64_t)symbol + dim.b, dim.c);
-    }
-    return rows < 1 ? 1 : at_most(rows, MOST_ROWS);
-}
-
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     const berth_status status = berth_instance_new(site, sizeof(linear), out_self);
     if (status == BERTH_OK) {
@@ -113,9 +95,10 @@ static berth_status create(const berth_op_site *site, const berth_device *device
         self->pairs = pieces(self->in, 2);
         self->panels = pieces(self->out, PANEL);
         places_find(device->self);
-        self->product = product_of_floats(weight->dtype, site->inputs[X]->dtype, device->self);
-        self->at_once = most_rows(site);
-        self->x_floats = self->product == DOT_BF16 ? self->pairs : 2 * self->pairs;
+        self->product = product_of_panels(weight->dtype, site->inputs[X]->dtype, device->self);
+        self->at_once = at_most(berth_most_rows(site, site->inputs[X]), MOST_ROWS);
+        self->x_floats =
+            tile_words(self->product, is_paired(self->product) ? self->pairs : 2 * self->pairs);
     }
     return status;
 }
@@ -143,14 +126,14 @@ static uint64_t workspace(void *state, uint64_t tokens) {
 // Words of a packed row: floats, or pairs of bf16; a column that x does not have is zero.
 static void load_words(const job *in, int64_t row, berth_span words, float *to) {
     const berth_tensor *x = in->args->inputs[X];
-    const int is_paired = in->self->product == DOT_BF16;
-    const int64_t column = words.first * (1 + is_paired);
-    const int64_t end = words.end * (1 + is_paired);
+    const int is_two = is_paired(in->self->product);
+    const int64_t column = words.first * (1 + is_two);
+    const int64_t end = words.end * (1 + is_two);
     const int64_t columns = at_most(end, in->self->in) - column;
     if (end > in->self->in) {
-        to[words.end - words.first - 1] = 0;
+        memset(to, 0, (size_t)(words.end - words.first) * sizeof *to);
     }
-    if (is_paired) {
+    if (is_two) {
         memcpy(to, (const uint16_t *)berth_row(x, row) + column,
                (size_t)columns * sizeof(uint16_t));
     } else {
@@ -163,14 +146,14 @@ static void pack_block(const job *in, int64_t block) {
     const int64_t start = block * in->height;
     const int64_t rows = at_most(in->height, in->rows - start);
     float *to = in->x + start * end;
-    float piece[BERTH_TILE_ROWS][PACKED_WORDS];
+    _Alignas(64) float piece[MOST_TILE_ROWS][PACKED_WORDS];
     for (berth_span words = {0}; words.first < end; words.first = words.end) {
         words.end = at_most(words.first + PACKED_WORDS, end);
         for (int64_t row = 0; row < rows; ++row) {
             load_words(in, in->first + start + row, words, piece[row]);
         }
-        berth_transpose(piece[0], PACKED_WORDS, rows, words.end - words.first,
-                        to + words.first * rows);
+        tile_pack(in->self->product, piece[0], PACKED_WORDS, rows, words.end - words.first,
+                  to + words.first * rows);
     }
 }
 
@@ -187,7 +170,7 @@ static void pack_part(const void *work, int64_t part, int64_t parts) {
 // A chunk of the columns of a panel times all rows. `sums`: [rows][PANEL]. Every block of rows
 // brings its share of what comes next nearer; a single one, what it needs itself in a moment.
 static void multiply_chunk(const job *in, tile piece, int product, int64_t first_pair) {
-    const int64_t words = in->self->product == DOT_BF16 ? 1 : 2; // of x in a pair
+    const int64_t words = is_paired(in->self->product) ? 1 : 2; // of x in a pair
     const int64_t blocks = pieces(in->rows, in->height);
     float *const sums = piece.sums;
     if (blocks == 1) {
@@ -198,7 +181,8 @@ static void multiply_chunk(const job *in, tile piece, int product, int64_t first
         const int64_t rows = at_most(in->height, in->rows - start);
         piece.x = in->x + start * in->self->x_floats + first_pair * words * rows;
         piece.sums = sums + start * PANEL;
-        tiles[product][rows](&piece);
+        piece.rows = rows;
+        tile_of(product, rows)(&piece);
         piece.next += piece.pairs * piece.next_step;
     }
 }
@@ -249,6 +233,7 @@ static void multiply_group(const job *in, const group *of) {
                 .sums = of->sums + panel * in->rows * PANEL,
                 .next = next_chunk(in, of, panel, pair),
                 .pairs = at_most(of->pairs, self->pairs - pair),
+                .half = tile_half(in->rows),
                 .is_first = pair == 0,
                 .in_places = self->cpu->places_win > 0,
             };
@@ -310,6 +295,7 @@ static void multiply_part(const void *work, int64_t part, int64_t parts) {
         .sums = (float *)(void *)scratch,
         .widened = (float *)(void *)(scratch + aligned(GROUP * self->at_once * PANEL)),
     };
+    tiles_begin(self->product, in->rows);
     for (of.first = panels.first; of.first < panels.end; of.first += of.count) {
         of.count = at_most(together, panels.end - of.first);
         multiply_group(in, &of);
@@ -317,6 +303,7 @@ static void multiply_part(const void *work, int64_t part, int64_t parts) {
             store_panel(in, of.first + panel, of.sums + panel * in->rows * PANEL);
         }
     }
+    tiles_end(self->product);
 }
 
 static void run(const linear *self, berth_work_fn work, const job *in, int64_t products) {
@@ -334,7 +321,7 @@ static berth_status forward(void *state, const berth_op_args *args) {
     in.scratch = (char *)in.x + aligned(self->at_once * self->x_floats);
     for (; in.first < rows; in.first += in.rows) {
         in.rows = at_most(self->at_once, rows - in.first);
-        in.height = pieces(in.rows, pieces(in.rows, BERTH_TILE_ROWS));
+        in.height = tile_height(self->product, in.rows);
         run(self, pack_part, &in, in.rows * self->in);
         run(self, multiply_part, &in, in.rows * self->in * self->out);
     }

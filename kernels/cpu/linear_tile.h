@@ -15,17 +15,31 @@
 #define FAR_STEPS  8 // of the arithmetic for a line of the weight, from which on it comes from afar
 
 // How a weight is multiplied: widened to floats from its dtype, or as pairs of bf16 by pairs of x.
-// Beyond PRODUCTS are integers, whose tiles packed_tiles.h has: a pair is four columns there, bytes
-// of the weight by bytes of x, or by words of 16 bits, first the even columns, then the odd ones.
-enum { TIMES_F32, TIMES_F16, TIMES_BF16, DOT_BF16, PRODUCTS, DOT_BYTES = PRODUCTS, DOT_WORDS };
+// Beyond PRODUCTS are matrices (linear_matrix.h) and integers, whose tiles packed_tiles.h has: a
+// pair is four columns there, bytes of the weight by bytes of x, or by words of 16 bits, first the
+// even columns, then the odd ones.
+enum {
+    TIMES_F32,
+    TIMES_F16,
+    TIMES_BF16,
+    DOT_BF16,
+    PRODUCTS,
+    DOT_BYTES = PRODUCTS,
+    DOT_WORDS,
+    MATRIX_BF16,
+    MATRIX_BYTES,
+};
 
 typedef struct tile {
     const char *weight; // a panel, at its first pair of columns that is wanted
-    const float *x;     // [pairs][2][rows]; of the products that take a pair at once [pairs][rows]
+    const float *x;     // [pairs][2][rows]; of the products that take a pair at once [pairs][rows];
+                        // of matrices as linear_matrix.h has it
     float *sums;        // [rows][PANEL]
     const char *next;   // weight that is wanted later: next_step bytes come nearer with each pair
     int64_t next_step;
     int64_t pairs;
+    int64_t rows; // of x, for matrices; and of a half of the largest block
+    int64_t half;
     int64_t is_first; // the sums begin at zero, otherwise where they are
     int in_places;    // few rows ask for lines of later pages (places.h)
 } tile;
@@ -35,6 +49,15 @@ typedef void (*tile_fn)(const tile *self);
 // Whether a pair is multiplied at once.
 BERTH_INLINE int is_dot(int product) {
     return product == DOT_BF16 || product == DOT_BYTES;
+}
+
+// Whether x is packed as pairs of bf16, and whether it is multiplied as matrices.
+BERTH_INLINE int is_paired(int product) {
+    return product == DOT_BF16 || product == MATRIX_BF16;
+}
+
+BERTH_INLINE int is_matrix(int product) {
+    return product == MATRIX_BF16 || product == MATRIX_BYTES;
 }
 
 // Bytes of a pair of columns.

@@ -39,7 +39,9 @@ static inline void codes_load_bytes(const packed_job *in, int64_t row, int64_t f
                                     float *to) {
     const int8_t *codes = (const int8_t *)berth_row(in->args->inputs[0], row) + first * 4;
     const int64_t there = at_most(in->self->in - first * 4, count * 4);
-    to[count - 1] = 0;
+    if (there < count * 4) {
+        memset(to, 0, (size_t)count * sizeof *to);
+    }
     memcpy(to, codes, (size_t)there);
 }
 
@@ -59,10 +61,10 @@ static inline void codes_load_words(const packed_job *in, int64_t row, int64_t f
 
 // The words that a product takes.
 static inline packed_load_fn codes_load_of(const packed *self) {
-    return self->product == DOT_BYTES   ? codes_load_bytes
-           : self->product == DOT_WORDS ? codes_load_words
-           : self->kind == PACKED_E4M3  ? codes_load_e4m3
-                                        : codes_load_i8;
+    return self->product == DOT_BYTES || self->product == MATRIX_BYTES ? codes_load_bytes
+           : self->product == DOT_WORDS                                ? codes_load_words
+           : self->kind == PACKED_E4M3                                 ? codes_load_e4m3
+                                                                       : codes_load_i8;
 }
 
 // And columns as floats.

@@ -7,7 +7,7 @@
 #include <cpu/packed_tiles.h>
 #include <cpu/panels.h>
 
-#define PACKED_ROWS 256 // at a time
+#define PACKED_ROWS 512 // at a time, at most
 
 // The instance of both ops: two of these, the second with the product of floats, for rows of x that
 // are not finite.
@@ -19,6 +19,7 @@ typedef struct packed {
     float zero; // of codes without zero points
     int64_t in;
     int64_t out;
+    int64_t at_once; // rows
     int64_t steps;
     int64_t group; // steps, until packed_create columns
     int64_t groups;
@@ -31,11 +32,11 @@ typedef struct packed {
 typedef struct packed_job packed_job;
 
 // Words [first, first + count) of row `row` of x, as the product wants them: of TIMES_F32 and
-// DOT_BF16 columns as floats.
+// pairs of bf16 columns as floats.
 typedef void (*packed_load_fn)(const packed_job *job, int64_t row, int64_t first, int64_t count,
                                float *to);
 
-// One forward, PACKED_ROWS rows of it at a time.
+// One forward, at_once rows of it at a time.
 struct packed_job {
     const packed *self;
     const berth_op_args *args;
@@ -59,17 +60,35 @@ struct packed_job {
 
 // ---- instances ----------------------------------------------------------------------------------
 
-// The product for codes of that kind when x is of that dtype.
-static inline int packed_product_of(packed_kind kind, berth_dtype x, berth_cpu *cpu) {
+// Groups can be multiplied as matrices only where they end with a line of x, of bytes or of bf16.
+static inline int packed_is_of_lines(const packed *known, int product) {
+    const int64_t columns = MATRIX_WORDS * (product == MATRIX_BYTES ? 4 : 2);
+    return known->group >= known->in || known->group % columns == 0;
+}
+
+static inline int packed_product_of_integers(const packed *known, berth_cpu *cpu) {
+    return packed_is_of_lines(known, MATRIX_BYTES) && matrices_win(cpu) ? MATRIX_BYTES
+           : berth_vec_has_dot_bytes()                                  ? DOT_BYTES
+                                                                        : DOT_WORDS;
+}
+
+static inline int packed_product_of_floats(const packed *known, berth_cpu *cpu) {
+    const int product = product_of_panels(BERTH_DTYPE_BF16, BERTH_DTYPE_BF16, cpu);
+    return product == MATRIX_BF16 && !packed_is_of_lines(known, MATRIX_BF16)
+               ? product_of_floats(BERTH_DTYPE_BF16, BERTH_DTYPE_BF16, cpu)
+               : product;
+}
+
+// The product for what is known when x is of that dtype.
+static inline int packed_product_of(const packed *known, berth_dtype x, berth_cpu *cpu) {
+    const packed_kind kind = known->kind;
     if (kind == PACKED_I8) {
-        return berth_vec_has_dot_bytes() ? DOT_BYTES : DOT_WORDS;
+        return packed_product_of_integers(known, cpu);
     }
     const int is_exact = x == BERTH_DTYPE_BF16 || x == BERTH_DTYPE_F8_E4M3FN;
     const int can_widen = kind == PACKED_U4 || (kind != PACKED_E2M1 && berth_vec_has_pick_bytes());
-    return is_exact && can_widen &&
-                   product_of_floats(BERTH_DTYPE_BF16, BERTH_DTYPE_BF16, cpu) == DOT_BF16
-               ? DOT_BF16
-               : TIMES_F32;
+    const int product = is_exact && can_widen ? packed_product_of_floats(known, cpu) : TIMES_F32;
+    return is_paired(product) ? product : TIMES_F32;
 }
 
 static inline void packed_fill_table(packed *self) {
@@ -93,8 +112,8 @@ static inline void packed_init(packed *self, int product) {
     self->group = pieces(at_most(self->group, self->in), columns);
     self->groups = pieces(self->steps, self->group);
     self->step_words = self->product == TIMES_F32   ? columns
-                       : self->product == DOT_BYTES ? 1
                        : self->product == DOT_WORDS ? 2
+                       : self->kind == PACKED_I8    ? 1
                                                     : columns / 2;
     self->panels_bytes = packed_panels_bytes(self->kind, self->in);
     self->has_sums = packed_excess(self->kind, self->product) != 0;
@@ -108,11 +127,12 @@ static inline berth_status packed_create(const berth_op_site *site, const berth_
     if (status == BERTH_OK) {
         packed *self = *out_self;
         const int product =
-            packed_product_of(known->kind, site->inputs[0]->dtype, (berth_cpu *)device->self);
+            packed_product_of(known, site->inputs[0]->dtype, (berth_cpu *)device->self);
         places_find(device->self);
         for (int i = 0; i < 2; ++i) {
             self[i] = *known;
             self[i].host = site->host;
+            self[i].at_once = at_most(berth_most_rows(site, site->inputs[0]), PACKED_ROWS);
             packed_init(&self[i], i == 0 ? product : TIMES_F32);
         }
     }
@@ -121,7 +141,7 @@ static inline berth_status packed_create(const berth_op_site *site, const berth_
 
 // Words of a packed row.
 static inline int64_t packed_x_words(const packed *self) {
-    return self->steps * self->step_words;
+    return tile_words(self->product, self->steps * self->step_words);
 }
 
 // ---- beside the codes ---------------------------------------------------------------------------

@@ -8,41 +8,57 @@
 
 #define PACKED_AHEAD 8192 // bytes of the weight, when it is read once
 #define PACKED_BLOCK 128  // steps of integers at a time, with more rows than a tile has
+#define PACKED_GROUP 4    // pairs of panels that take turns with a chunk of x
 
 // ---- widening -----------------------------------------------------------------------------------
 
 #define PACKED_WIDENED ((int64_t)PACKED_CHUNK * PACKED_WIDTH) // floats of a widened chunk
 
+// A word of a step to both panels. As pairs they are not in order yet (packed_turn).
+BERTH_INLINE void packed_widen_word(packed_shape all, const packed_chunk *of, berth_span at,
+                                    const float *zeros, float *const to[2]) {
+    const int64_t step = at.first;
+    const int word = (int)at.end;
+    packed_vectors weights;
+    if (all.product == DOT_BF16) {
+        packed_pairs(all, of, step, word, weights);
+    } else {
+        BERTH_UNROLL
+        for (int i = 0; i < PACKED_VECTORS; ++i) {
+            weights[i] = packed_number(all.kind, packed_at(all.kind, of, step, i), word,
+                                       berth_vec_load(zeros + i * BERTH_LANES));
+        }
+    }
+    BERTH_UNROLL
+    for (int i = 0; i < PACKED_VECTORS; ++i) {
+        berth_vec_store(to[i * BERTH_LANES / PANEL] + i * BERTH_LANES % PANEL, weights[i]);
+    }
+}
+
 // To panels of linear, one behind the other.
-BERTH_INLINE void packed_widen_as(packed_kind kind, int product, const packed_chunk *of,
+BERTH_INLINE void packed_widen_as(packed_kind kind, int product, const packed_chunk *all,
                                   const float *zeros, float *to) {
-    const packed_shape all = {kind, product, 1, 0, PACKED_VECTORS};
+    const packed_shape shape = {kind, product, 1, 0, PACKED_VECTORS};
     const int words = packed_columns(kind) / (product == DOT_BF16 ? 2 : 1);
-    for (int64_t step = 0; step < of->steps; ++step) {
-        packed_prefetch(all, of, step);
+    uint8_t table[PACKED_TABLE]; // no store changes it, for all that the compiler knows
+    packed_chunk of = *all;
+    memcpy(table, all->table, sizeof table);
+    of.table = table;
+    float *panels[2] = {to, to + of.steps * words * PANEL};
+    for (int64_t step = 0; step < of.steps; ++step) {
+        packed_prefetch(shape, &of, step);
+        BERTH_UNROLL
         for (int word = 0; word < words; ++word) {
-            packed_vectors weights;
-            if (product == DOT_BF16) {
-                packed_pairs(all, of, step, word, weights);
-                packed_settle(all, weights);
-            }
-            for (int i = 0; i < PACKED_VECTORS; ++i) {
-                const int output = i * BERTH_LANES;
-                float *line =
-                    to + (output / PANEL * of->steps * words + step * words + word) * PANEL;
-                const berth_vec less = berth_vec_load(zeros + output);
-                berth_vec_store(
-                    line + output % PANEL,
-                    product == DOT_BF16
-                        ? weights[i]
-                        : packed_number(kind, packed_at(kind, of, step, i), word, less));
-            }
+            packed_widen_word(shape, &of, (berth_span){step, word}, zeros, panels);
+            panels[0] += PANEL;
+            panels[1] += PANEL;
         }
     }
 }
 
 // `zeros`: [PACKED_WIDTH], as packed_zeros has them.
-static void packed_widen(packed_kind kind, const packed_chunk *of, const float *zeros, float *to) {
+static void packed_widen_floats(packed_kind kind, const packed_chunk *of, const float *zeros,
+                                float *to) {
     if (kind == PACKED_U4) {
         packed_widen_as(PACKED_U4, TIMES_F32, of, zeros, to);
     } else if (kind == PACKED_U8) {
@@ -65,88 +81,130 @@ static void packed_widen_pairs(packed_kind kind, const packed_chunk *of, const f
     }
 }
 
+static inline void packed_widen(const packed *self, const packed_chunk *chunk, const float *zeros,
+                                float *to) {
+    if (is_paired(self->product)) {
+        packed_widen_pairs(self->kind, chunk, zeros, to);
+    } else {
+        packed_widen_floats(self->kind, chunk, zeros, to);
+    }
+}
+
+// Columns that are widened at a time: as many as a chunk has room for.
+static inline int64_t packed_widened_steps(const packed *self) {
+    return PACKED_CHUNK * (1 + is_paired(self->product)) / packed_columns(self->kind);
+}
+
 // ---- multiplying --------------------------------------------------------------------------------
 
 // Scratch of a part.
 typedef struct packed_room {
-    float *totals; // [PACKED_WIDTH / PANEL][rows][PANEL]
-    float *sums;   // the same, of a group
-    float *zeros;  // [PACKED_WIDTH], as packed_zeros has them; of integers what is added to sums
+    float *totals; // [PACKED_GROUP][PACKED_WIDTH / PANEL][rows][PANEL]
+    float *sums;   // the same, of a group of columns
+    float *zeros;  // [PACKED_GROUP][PACKED_WIDTH], as packed_zeros has them; of integers what is
+                   // added to sums
     float *widened;
 } packed_room;
 
-#define PACKED_ROOM                                                                                \
-    ((int64_t)2 * PACKED_ROWS * PACKED_WIDTH + PACKED_WIDTH + PACKED_WIDENED) // floats
-
-// All rows with steps of a panel that are as linear has them. `piece` knows these.
-static inline void packed_blocks(const packed_job *in, tile piece, int64_t step,
-                                 tile_fn const *of) {
-    const int64_t height = panel_height(in->rows);
-    float *const sums = piece.sums;
-    for (int64_t row = 0; row < in->rows; row += height) {
-        const int64_t rows = at_most(height, in->rows - row);
-        piece.x = in->x + row * packed_x_words(in->self) + step * in->self->step_words * rows;
-        piece.sums = sums + row * PANEL;
-        of[rows](&piece);
-        piece.next += piece.pairs * piece.next_step;
-    }
+static inline int64_t packed_room_floats(int64_t rows) {
+    return PACKED_GROUP * (2 * rows * PACKED_WIDTH + PACKED_WIDTH) + PACKED_WIDENED;
 }
 
-// Steps of one group of two panels.
+static inline packed_room packed_room_at(float *memory, int64_t rows) {
+    packed_room room = {.totals = memory};
+    room.sums = room.totals + PACKED_GROUP * rows * PACKED_WIDTH;
+    room.zeros = room.sums + PACKED_GROUP * rows * PACKED_WIDTH;
+    room.widened = room.zeros + PACKED_GROUP * PACKED_WIDTH;
+    return room;
+}
+
+// Steps of one group of columns of some pairs of panels.
 typedef struct packed_span {
-    const uint8_t *codes; // of the panels
+    const uint8_t *codes; // of the first pair
+    int64_t count;        // of them
     berth_span steps;
     const packed_room *room;
 } packed_span;
 
-static inline void packed_by_integers(const packed_job *in, const packed_span *of) {
+// The sums of a panel, `panel` of both of pair `pair`.
+static inline float *packed_sums_at(const packed_job *in, const float *sums, int64_t pair,
+                                    int64_t panel) {
+    return (float *)sums + (pair * PACKED_WIDTH / PANEL + panel) * in->rows * PANEL;
+}
+
+// All rows with steps of a panel that are as linear has them. `piece` knows these.
+static inline void packed_blocks(const packed_job *in, tile piece, int64_t step) {
+    const int product = in->self->product;
+    const int64_t height = tile_height(product, in->rows);
+    float *const sums = piece.sums;
+    for (int64_t row = 0; row < in->rows; row += height) {
+        piece.rows = at_most(height, in->rows - row);
+        piece.x = in->x + row * packed_x_words(in->self) + step * in->self->step_words * piece.rows;
+        piece.sums = sums + row * PANEL;
+        packed_tile_of(product, piece.rows)(&piece);
+        piece.next += piece.pairs * piece.next_step;
+    }
+}
+
+// Some steps of both panels of a pair.
+static inline void packed_pair_by_integers(const packed_job *in, const packed_span *of,
+                                           int64_t pair, berth_span steps) {
+    const packed *self = in->self;
     const int64_t line = line_bytes(DOT_BYTES);
-    const int64_t blocks = pieces(in->rows, panel_height(in->rows));
-    const int64_t most = blocks == 1 ? of->steps.end : PACKED_BLOCK;
-    const tile_fn *tiles_of = packed_integers[in->self->product == DOT_WORDS];
+    const int64_t blocks = pieces(in->rows, tile_height(self->product, in->rows));
+    const int64_t ahead = blocks == 1 ? PACKED_AHEAD : (steps.end - steps.first) * line;
+    for (int64_t panel = 0; panel < PACKED_WIDTH / PANEL; ++panel) {
+        const char *codes = (const char *)of->codes + pair * self->panels_bytes +
+                            panel * self->panels_bytes / 2 + steps.first * line;
+        packed_blocks(in,
+                      (tile){
+                          .weight = codes,
+                          .sums = packed_sums_at(in, of->room->sums, pair, panel),
+                          .next = codes + ahead,
+                          .next_step = line / blocks,
+                          .pairs = steps.end - steps.first,
+                          .half = tile_half(in->rows),
+                          .is_first = steps.first == of->steps.first,
+                          .in_places = self->cpu->places_win > 0,
+                      },
+                      steps.first);
+    }
+}
+
+static inline void packed_by_integers(const packed_job *in, const packed_span *of) {
+    const int product = in->self->product;
+    const int64_t most = in->rows <= tile_height(product, in->rows) ? of->steps.end
+                         : is_matrix(product)                       ? 2 * PACKED_BLOCK
+                                                                    : PACKED_BLOCK;
     for (int64_t step = of->steps.first; step < of->steps.end; step += most) {
-        const int64_t steps = at_most(most, of->steps.end - step);
-        for (int64_t panel = 0; panel < PACKED_WIDTH / PANEL; ++panel) {
-            const uint8_t *codes = of->codes + panel * in->self->panels_bytes / 2 + step * line;
-            packed_blocks(
-                in,
-                (tile){
-                    .weight = (const char *)codes,
-                    .sums = of->room->sums + panel * in->rows * PANEL,
-                    .next = (const char *)codes + (blocks == 1 ? PACKED_AHEAD : steps * line),
-                    .next_step = line / blocks,
-                    .pairs = steps,
-                    .is_first = step == of->steps.first,
-                    .in_places = in->self->cpu->places_win > 0,
-                },
-                step, tiles_of);
+        const berth_span steps = {step, at_most(step + most, of->steps.end)};
+        for (int64_t pair = 0; pair < of->count; ++pair) {
+            packed_pair_by_integers(in, of, pair, steps);
         }
     }
 }
 
-// All rows with a chunk that begins at a step, widened once.
-static inline void packed_by_widened(const packed_job *in, const packed_span *of, int64_t step,
-                                     const packed_chunk *chunk) {
+// All rows with a chunk of a pair that begins at a step, widened once.
+static inline void packed_by_widened(const packed_job *in, const packed_span *of, int64_t pair,
+                                     int64_t step, const packed_chunk *chunk) {
     const packed *self = in->self;
+    const float *zeros = of->room->zeros + pair * PACKED_WIDTH;
     float *widened = of->room->widened;
     const int64_t pairs = chunk->steps * packed_columns(self->kind) / 2;
     const int64_t line = line_bytes(self->product) / (int64_t)sizeof(float);
-    if (self->product == DOT_BF16) {
-        packed_widen_pairs(self->kind, chunk, of->room->zeros, widened);
-    } else {
-        packed_widen(self->kind, chunk, of->room->zeros, widened);
-    }
+    packed_widen(self, chunk, zeros, widened);
     for (int64_t panel = 0; panel < PACKED_WIDTH / PANEL; ++panel) {
         const char *weight = (const char *)(widened + panel * pairs * line);
         packed_blocks(in,
                       (tile){
                           .weight = weight,
-                          .sums = of->room->sums + panel * in->rows * PANEL,
+                          .sums = packed_sums_at(in, of->room->sums, pair, panel),
                           .next = weight,
                           .pairs = pairs,
+                          .half = tile_half(in->rows),
                           .is_first = step == of->steps.first,
                       },
-                      step, tiles[self->product]);
+                      step);
     }
 }
 
@@ -154,8 +212,10 @@ static inline void packed_by_widened(const packed_job *in, const packed_span *of
 static inline packed_chunk packed_chunk_of(const packed_job *in, const uint8_t *codes,
                                            berth_span steps) {
     const packed *self = in->self;
+    const int64_t before = steps.first * packed_bytes_of(self->kind) * PACKED_WIDTH;
     return (packed_chunk){
-        .codes = codes + steps.first * packed_bytes_of(self->kind) * PACKED_WIDTH,
+        .codes = codes + before,
+        .before = before,
         .table = self->table,
         .x = in->x + steps.first * self->step_words * in->rows,
         .steps = steps.end - steps.first,
@@ -164,11 +224,14 @@ static inline packed_chunk packed_chunk_of(const packed_job *in, const uint8_t *
 }
 
 static inline void packed_by_codes(const packed_job *in, const packed_span *of) {
-    const int64_t most = PACKED_CHUNK / packed_columns(in->self->kind);
+    const int64_t most = packed_widened_steps(in->self);
     for (int64_t step = of->steps.first; step < of->steps.end; step += most) {
         const berth_span steps = {step, at_most(step + most, of->steps.end)};
-        const packed_chunk chunk = packed_chunk_of(in, of->codes, steps);
-        packed_by_widened(in, of, step, &chunk);
+        for (int64_t pair = 0; pair < of->count; ++pair) {
+            const packed_chunk chunk =
+                packed_chunk_of(in, of->codes + pair * in->self->panels_bytes, steps);
+            packed_by_widened(in, of, pair, step, &chunk);
+        }
     }
 }
 

@@ -9,15 +9,22 @@
 #ifndef BERTH_KERNELS_CPU_PACKED_RUN_H
 #define BERTH_KERNELS_CPU_PACKED_RUN_H
 
+#include <cpu/packed_matrix.h>
 #include <cpu/packed_rows.h>
 #include <cpu/packed_x.h>
+
+// Of packed rows, and of one whose columns are floats (packed_run_again).
+static inline uint64_t packed_x_bytes(const packed *self) {
+    const int64_t words = self->at_once * packed_x_words(self);
+    const int64_t again = self->steps * packed_columns(self->kind);
+    return panel_bytes_of(words > again ? words : again);
+}
 
 static inline uint64_t packed_workspace(void *state, uint64_t tokens) {
     (void)tokens;
     const packed *self = state;
-    return panel_bytes_of(PACKED_ROWS * packed_x_words(self)) +
-           2 * panel_bytes_of(PACKED_ROWS * self->groups) +
-           (uint64_t)self->cpu->threads * panel_bytes_of(PACKED_ROOM);
+    return packed_x_bytes(self) + 2 * panel_bytes_of(self->at_once * self->groups) +
+           (uint64_t)self->cpu->threads * panel_bytes_of(packed_room_floats(self->at_once));
 }
 
 // ---- multiplying --------------------------------------------------------------------------------
@@ -32,19 +39,34 @@ BERTH_INLINE berth_vec packed_take(const packed *self, berth_vec sums, berth_vec
     return self->has_sums ? berth_vec_fma(less, berth_vec_of(of_x), sums) : sums;
 }
 
+// Of a pair of panels, whose sums are in order when they are added up.
 static inline void packed_add_group(const packed_job *in, const packed_groups *by, int64_t group,
-                                    const packed_room *room) {
+                                    const float *zeros_of, const float *sums_of) {
+    const packed *self = in->self;
+    const int is_turned = packed_is_turned(self->kind, self->product);
     const float *x_sums = by->x_sums + group * in->rows;
     const float *x_scales = by->x_scales + group * in->rows;
-    for (int64_t output = 0; output < PACKED_WIDTH; output += BERTH_LANES) {
+    for (int64_t output = 0; output < PACKED_WIDTH; output += 2 * BERTH_LANES) {
         const int64_t first = output / PANEL * in->rows * PANEL + output % PANEL;
-        const berth_vec scale = packed_scale(by, group, output);
-        const berth_vec zeros = berth_vec_load(room->zeros + output);
-        const berth_vec less = in->self->kind == PACKED_I8 ? zeros : packed_less(by, zeros);
+        berth_vec scale[2];
+        berth_vec less[2];
+        for (int64_t i = 0; i < 2; ++i) {
+            const berth_vec zeros = berth_vec_load(zeros_of + output + i * BERTH_LANES);
+            scale[i] = packed_scale(by, group, output + i * BERTH_LANES);
+            less[i] = self->kind == PACKED_I8 ? zeros : packed_less(by, zeros);
+        }
         for (int64_t row = 0; row < in->rows; ++row) {
-            const berth_vec sums = berth_vec_load(room->sums + first + row * PANEL);
-            packed_add_total(by->totals + first + row * PANEL,
-                             packed_take(in->self, sums, less, x_sums[row]), scale, x_scales[row]);
+            const float *from = sums_of + first + row * PANEL;
+            float *total = by->totals + first + row * PANEL;
+            berth_vec sums[2] = {berth_vec_load(from), berth_vec_load(from + BERTH_LANES)};
+            if (is_turned) {
+                packed_order(sums);
+            }
+            for (int64_t i = 0; i < 2; ++i) {
+                packed_add_total(total + i * BERTH_LANES,
+                                 packed_take(self, sums[i], less[i], x_sums[row]), scale[i],
+                                 x_scales[row]);
+            }
         }
     }
 }
@@ -82,61 +104,88 @@ static inline void packed_load_bias(const packed_job *in, int64_t panel, float *
     }
 }
 
-// Group after group, with all rows.
+static inline void packed_codes_by(const packed_job *in, const packed_span *of) {
+    if (is_matrix(in->self->product) && in->rows <= BERTH_MATRIX_ROWS) {
+        packed_by_matrix(in, of);
+    } else {
+        packed_by_codes(in, of);
+    }
+}
+
+// Group after group, with all rows, of some pairs of panels.
 static inline void packed_by_groups(const packed_job *in, const packed_groups *by,
                                     packed_span span) {
     const packed *self = in->self;
+    const packed_room *room = span.room;
     for (int64_t group = 0; group < self->groups; ++group) {
         span.steps.first = group * self->group;
         span.steps.end = at_most(span.steps.first + self->group, self->steps);
         if (self->kind == PACKED_I8) {
             packed_by_integers(in, &span);
         } else {
-            packed_load_zeros(by, group, span.room->zeros);
-            packed_by_codes(in, &span);
+            for (int64_t i = 0; i < span.count; ++i) {
+                packed_load_zeros(&by[i], group, room->zeros + i * PACKED_WIDTH);
+            }
+            packed_codes_by(in, &span);
         }
-        packed_add_group(in, by, group, span.room);
+        for (int64_t i = 0; i < span.count; ++i) {
+            packed_add_group(in, &by[i], group, room->zeros + i * PACKED_WIDTH,
+                             packed_sums_at(in, room->sums, i, 0));
+        }
     }
 }
 
-// All rows by two panels: their totals.
-static inline void packed_two_panels(const packed_job *in, int64_t panel, const packed_room *room) {
+// A few rows, whose codes are widened in registers.
+static inline void packed_few_rows(const packed_job *in, const packed_groups *by,
+                                   const uint8_t *codes) {
     const packed *self = in->self;
+    const packed_chunk all = packed_chunk_of(in, codes, (berth_span){0, self->steps});
+    const packed_fn *few =
+        self->product == DOT_BF16 ? packed_dots[self->kind] : packed_floats[self->kind];
+    few[in->rows](&all, by, self->group);
+}
+
+// All rows by some pairs of panels, at most PACKED_GROUP: their totals.
+static inline void packed_multiply_panels(const packed_job *in, int64_t panel, int64_t count,
+                                          const packed_room *room) {
+    const packed *self = in->self;
+    const int is_few =
+        self->kind != PACKED_I8 && !is_matrix(self->product) && in->rows <= PACKED_FEW;
+    packed_groups by[PACKED_GROUP];
     const packed_span span = {
         .codes = (const uint8_t *)berth_data(in->weight) + panel * self->panels_bytes,
+        .count = count,
         .room = room,
     };
-    const packed_groups by = packed_groups_of(in, panel, room->totals);
-    memset(room->totals, 0, (size_t)(in->rows * PACKED_WIDTH) * sizeof(float));
-    if (self->kind != PACKED_I8 && in->rows <= PACKED_FEW) {
-        const packed_chunk all = packed_chunk_of(in, span.codes, (berth_span){0, self->steps});
-        const packed_fn *few =
-            self->product == DOT_BF16 ? packed_dots[self->kind] : packed_floats[self->kind];
-        few[in->rows](&all, &by, self->group);
-    } else {
+    memset(room->totals, 0, (size_t)(count * in->rows * PACKED_WIDTH) * sizeof(float));
+    for (int64_t i = 0; i < count; ++i) {
+        by[i] = packed_groups_of(in, panel + i, packed_sums_at(in, room->totals, i, 0));
         if (self->kind == PACKED_I8) {
-            packed_load_bias(in, panel, room->zeros);
+            packed_load_bias(in, panel + i, room->zeros + i * PACKED_WIDTH);
+        } else if (is_few) {
+            packed_few_rows(in, &by[i], span.codes + i * self->panels_bytes);
         }
-        packed_by_groups(in, &by, span);
     }
-}
-
-static inline packed_room packed_room_at(float *memory) {
-    packed_room room = {.totals = memory};
-    room.sums = room.totals + PACKED_ROWS * PACKED_WIDTH;
-    room.zeros = room.sums + PACKED_ROWS * PACKED_WIDTH;
-    room.widened = room.zeros + PACKED_WIDTH;
-    return room;
+    if (!is_few) {
+        packed_by_groups(in, by, span);
+    }
 }
 
 static inline void packed_multiply_part(const void *work, int64_t part, int64_t parts) {
     const packed_job *in = work;
     const berth_span panels = berth_share(pieces(in->self->out, PACKED_WIDTH), part, parts);
-    const packed_room room = packed_room_at(in->scratch + part * PACKED_ROOM);
-    for (int64_t panel = panels.first; panel < panels.end; ++panel) {
-        packed_two_panels(in, panel, &room);
-        packed_store(in, panel, room.totals);
+    const int64_t rows = in->self->at_once;
+    const packed_room room = packed_room_at(in->scratch + part * packed_room_floats(rows), rows);
+    const int64_t together = in->rows > tile_height(in->self->product, in->rows) ? PACKED_GROUP : 1;
+    tiles_begin(in->self->product, in->rows);
+    for (int64_t panel = panels.first, count = 0; panel < panels.end; panel += count) {
+        count = at_most(together, panels.end - panel);
+        packed_multiply_panels(in, panel, count, &room);
+        for (int64_t i = 0; i < count; ++i) {
+            packed_store(in, panel + i, packed_sums_at(in, room.totals, i, 0));
+        }
     }
+    tiles_end(in->self->product);
 }
 
 static inline void packed_run_rows(const packed_job *in) {
@@ -166,15 +215,15 @@ static inline void packed_run_again(packed_job in) {
 // The job knows everything but its rows and its memory.
 static inline void packed_run(packed_job in, int64_t rows) {
     const packed *self = in.self;
-    const uint64_t of_groups = panel_bytes_of(PACKED_ROWS * self->groups);
+    const uint64_t of_groups = panel_bytes_of(self->at_once * self->groups);
     char *memory = berth_data(in.args->workspace);
     in.x = (float *)(void *)memory;
-    memory += panel_bytes_of(PACKED_ROWS * packed_x_words(self));
+    memory += packed_x_bytes(self);
     in.sums = (float *)(void *)memory;
     in.scales_of_x = (float *)(void *)(memory + of_groups);
     in.scratch = (float *)(void *)(memory + 2 * of_groups);
     for (; in.first < rows; in.first += in.rows) {
-        in.rows = at_most(PACKED_ROWS, rows - in.first);
+        in.rows = at_most(self->at_once, rows - in.first);
         packed_run_rows(&in);
         if (self->has_sums && self->kind != PACKED_I8) {
             packed_run_again(in);

@@ -19,6 +19,7 @@
 // Columns of two panels.
 typedef struct packed_chunk {
     const uint8_t *codes; // at the first step
+    int64_t before;       // bytes of the panels' other steps
     const uint8_t *table; // [PACKED_TABLE]
     const float *x;       // [columns][rows]; of bf16 pairs of columns
     int64_t steps;
@@ -28,7 +29,7 @@ typedef struct packed_chunk {
 // What is compiled for: so many rows by vectors [first, first + vectors) of the panels.
 typedef struct packed_shape {
     packed_kind kind;
-    int product; // TIMES_F32 or DOT_BF16
+    int product; // TIMES_F32 or DOT_BF16, which stands for all pairs where they are widened
     int rows;
     int first;
     int vectors;
@@ -60,9 +61,13 @@ BERTH_INLINE void packed_pairs(packed_shape shape, const packed_chunk *of, int64
     }
 }
 
-// Pairs, or sums of them, that are not in order yet.
+// Whether pairs, and sums of them, are not in order before packed_order.
+BERTH_INLINE int packed_is_turned(packed_kind kind, int product) {
+    return is_paired(product) && kind != PACKED_U4;
+}
+
 BERTH_INLINE void packed_settle(packed_shape shape, packed_vectors of) {
-    if (shape.product != DOT_BF16 || shape.kind == PACKED_U4) {
+    if (!packed_is_turned(shape.kind, shape.product)) {
         return;
     }
     BERTH_UNROLL
@@ -113,9 +118,9 @@ BERTH_INLINE void packed_add_step(packed_shape shape, packed_sums sums, const pa
 // cache: sums wait for one another, and would for the second one, too (Zen 5, u4: 0.93 against
 // 0.97).
 BERTH_INLINE void packed_prefetch(packed_shape shape, const packed_chunk *of, int64_t step) {
-    const int64_t at = step * PACKED_WIDTH * packed_bytes_of(shape.kind);
+    const int64_t at = of->before + step * PACKED_WIDTH * packed_bytes_of(shape.kind);
     const places_lines ahead =
-        places_ahead((const char *)of->codes, at, of->in_places, PACKED_NEAR);
+        places_ahead((const char *)of->codes - of->before, at, of->in_places, PACKED_NEAR);
     BERTH_UNROLL
     for (int i = 0; i < shape.vectors; ++i) {
         const int byte = (shape.first + i) * BERTH_LANES * packed_bytes_of(shape.kind);

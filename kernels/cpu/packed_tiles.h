@@ -4,6 +4,7 @@
 #ifndef BERTH_KERNELS_CPU_PACKED_TILES_H
 #define BERTH_KERNELS_CPU_PACKED_TILES_H
 
+#include <cpu/linear_matrix.h>
 #include <cpu/packed_tile.h>
 
 // ---- floats and bf16 ----------------------------------------------------------------------------
@@ -66,5 +67,21 @@ static const tile_fn packed_integers[2][BERTH_TILE_ROWS + 1] = {
     {BERTH_TILE_HEIGHTS(ROW_BYTES)},
     {BERTH_TILE_HEIGHTS(ROW_WORDS)},
 };
+
+static void matrix_bytes(const tile *self) {
+    if (self->rows > BERTH_MATRIX_ROWS) {
+        multiply_matrix(self, (matrix_shape){MATRIX_BYTES, 2});
+    } else {
+        multiply_matrix(self, (matrix_shape){MATRIX_BYTES, 1});
+    }
+}
+
+// The tile of any product for so many rows.
+static inline tile_fn packed_tile_of(int product, int64_t rows) {
+    return product == MATRIX_BYTES ? matrix_bytes
+           : product == DOT_BYTES || product == DOT_WORDS
+               ? packed_integers[product == DOT_WORDS][rows]
+               : tile_of(product, rows);
+}
 
 #endif

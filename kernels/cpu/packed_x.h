@@ -31,21 +31,21 @@ static inline void packed_load_floats(const berth_tensor *x, const berth_tensor 
 static inline void packed_load_words(const packed_job *in, int64_t row, int64_t first,
                                      int64_t count, float *to) {
     float values[2 * PACKED_WORDS] = {0};
-    const int is_paired = in->self->product == DOT_BF16;
-    if (!is_paired && in->self->product != TIMES_F32) {
+    const int is_two = is_paired(in->self->product);
+    if (!is_two && in->self->product != TIMES_F32) {
         in->load(in, row, first, count, to);
         return;
     }
-    const int64_t column = first * (1 + is_paired);
-    if (is_paired && in->plain && column + 2 * count <= in->self->in) { // bf16 by bf16
+    const int64_t column = first * (1 + is_two);
+    if (is_two && in->plain && column + 2 * count <= in->self->in) { // bf16 by bf16
         memcpy(to, (const uint16_t *)berth_row(in->plain, row) + column, (size_t)count * 4);
         return;
     }
-    const int64_t there = at_most(count * (1 + is_paired), in->self->in - column);
+    const int64_t there = at_most(count * (1 + is_two), in->self->in - column);
     if (there > 0) {
         in->load(in, row, column, there, values);
     }
-    if (is_paired) {
+    if (is_two) {
         panel_join(values, count, to);
     } else {
         memcpy(to, values, (size_t)count * sizeof(float));
@@ -55,13 +55,14 @@ static inline void packed_load_words(const packed_job *in, int64_t row, int64_t 
 static inline void packed_pack_block(const packed_job *in, int64_t first, int64_t end) {
     const int64_t words = packed_x_words(in->self);
     float *to = in->x + first * words;
-    float piece[BERTH_TILE_ROWS][PACKED_WORDS];
+    _Alignas(64) float piece[MOST_TILE_ROWS][PACKED_WORDS];
     for (int64_t word = 0; word < words; word += PACKED_WORDS) {
         const int64_t count = at_most(PACKED_WORDS, words - word);
         for (int64_t row = first; row < end; ++row) {
             packed_load_words(in, packed_row_at(in, row), word, count, piece[row - first]);
         }
-        berth_transpose(piece[0], PACKED_WORDS, end - first, count, to + word * (end - first));
+        tile_pack(in->self->product, piece[0], PACKED_WORDS, end - first, count,
+                  to + word * (end - first));
     }
 }
 
@@ -121,7 +122,7 @@ static inline void packed_sum_rows(const packed_job *in, int64_t first, int64_t 
 
 static inline void packed_pack_part(const void *work, int64_t part, int64_t parts) {
     const packed_job *in = work;
-    const int64_t height = panel_height(in->rows);
+    const int64_t height = tile_height(in->self->product, in->rows);
     const berth_span blocks = berth_share(pieces(in->rows, height), part, parts);
     for (int64_t first = blocks.first * height; first < at_most(blocks.end * height, in->rows);
          first += height) {

@@ -3,7 +3,7 @@
 // other than linear: experts, whose rows are some of the batch, and convolutions, whose rows are
 // patches.
 //
-// Rows are packed first, by panel_pack, in blocks of panel_height rows; panel_multiply then gives
+// Rows are packed first, by panel_pack, in blocks of tile_height rows; panel_multiply then gives
 // the sums of every row with every output of some panels. A row's sums depend on nothing but the
 // row: they are added in the order of the columns, whatever else is multiplied beside it.
 #ifndef BERTH_KERNELS_CPU_PANELS_H
@@ -13,7 +13,6 @@
 
 #include <cpu/linear_choice.h>
 #include <cpu/linear_panel.h>
-#include <cpu/linear_tile.h>
 
 #define PANEL_CHUNK 256  // pairs of columns at a time, with many rows
 #define PANEL_STEP  64   // fewer with few: so many for every block of rows
@@ -37,12 +36,8 @@ typedef struct panel_rows {
 
 // Floats of a packed row.
 static inline int64_t panel_floats(int64_t columns, int product) {
-    return pieces(columns, 2) * (product == DOT_BF16 ? 1 : 2);
-}
-
-// Rows of a block, of which the last may have fewer.
-static inline int64_t panel_height(int64_t rows) {
-    return rows > 0 ? pieces(rows, pieces(rows, BERTH_TILE_ROWS)) : 1;
+    const int64_t pairs = pieces(columns, 2);
+    return tile_words(product, is_paired(product) ? pairs : 2 * pairs);
 }
 
 // Pairs of floats that are bf16 already to words of two.
@@ -58,7 +53,7 @@ static inline void panel_join(const float *pairs, int64_t words, float *to) {
 static inline void panel_words(const panel_rows *from, int64_t row, int64_t first, int64_t count,
                                float *to) {
     float values[2 * PANEL_WORDS];
-    const int64_t of_word = from->product == DOT_BF16 ? 2 : 1;
+    const int64_t of_word = is_paired(from->product) ? 2 : 1;
     const int64_t wanted = count * of_word;
     const int64_t there = at_most(from->columns - first * of_word, wanted);
     float *floats = of_word == 2 ? values : to;
@@ -75,13 +70,13 @@ static inline void panel_words(const panel_rows *from, int64_t row, int64_t firs
 static inline void panel_pack(const panel_rows *from, int64_t first, int64_t end, float *to) {
     const int64_t width = panel_floats(from->columns, from->product);
     const int64_t rows = end - first;
-    float piece[BERTH_TILE_ROWS][PANEL_WORDS];
+    _Alignas(64) float piece[MOST_TILE_ROWS][PANEL_WORDS];
     for (int64_t word = 0; word < width; word += PANEL_WORDS) {
         const int64_t words = at_most(PANEL_WORDS, width - word);
         for (int64_t row = 0; row < rows; ++row) {
             panel_words(from, first + row, word, words, piece[row]);
         }
-        berth_transpose(piece[0], PANEL_WORDS, rows, words, to + word * rows);
+        tile_pack(from->product, piece[0], PANEL_WORDS, rows, words, to + word * rows);
     }
 }
 
@@ -119,10 +114,10 @@ static inline const char *panel_widen(const char *pair, int product, int64_t pai
 // All rows with a chunk of one panel. `piece` knows the weight, the pairs and the sums.
 static inline void panel_chunk(const panel_work *self, tile piece, int product,
                                int64_t first_pair) {
-    const int64_t height = panel_height(self->rows);
+    const int64_t height = tile_height(self->product, self->rows);
     const int64_t blocks = pieces(self->rows, height);
     const int64_t words = panel_floats(self->columns, self->product);
-    const int64_t of_pair = self->product == DOT_BF16 ? 1 : 2;
+    const int64_t of_pair = is_paired(self->product) ? 1 : 2;
     float *const sums = piece.sums;
     piece.next = piece.weight + (blocks == 1 ? PANEL_AHEAD : piece.pairs * line_bytes(product));
     piece.next_step = line_bytes(product) / blocks;
@@ -130,17 +125,19 @@ static inline void panel_chunk(const panel_work *self, tile piece, int product,
         const int64_t rows = at_most(height, self->rows - row);
         piece.x = self->x + row * words + first_pair * of_pair * rows;
         piece.sums = sums + row * PANEL;
-        tiles[product][rows](&piece);
+        piece.rows = rows;
+        tile_of(product, rows)(&piece);
         piece.next += piece.pairs * piece.next_step;
     }
 }
 
 static inline void panel_multiply(const panel_work *self) {
     const int64_t pairs = pieces(self->columns, 2);
-    const int64_t blocks = pieces(self->rows, panel_height(self->rows));
+    const int64_t blocks = pieces(self->rows, tile_height(self->product, self->rows));
     const int64_t step = blocks == 1 ? pairs : at_most(PANEL_STEP * blocks, PANEL_CHUNK);
     const int is_widened =
         self->rows > PANEL_FEW && (self->product == TIMES_BF16 || self->product == TIMES_F16);
+    tiles_begin(self->product, self->rows);
     for (int64_t pair = 0; pair < pairs && self->rows > 0; pair += step) {
         for (int64_t panel = 0; panel < self->count; ++panel) {
             tile piece = {
@@ -148,6 +145,7 @@ static inline void panel_multiply(const panel_work *self) {
                     self->weight + panel * panel_size(self) + pair * line_bytes(self->product),
                 .sums = self->sums + panel * self->rows * PANEL,
                 .pairs = at_most(step, pairs - pair),
+                .half = tile_half(self->rows),
                 .is_first = pair == 0,
                 .in_places = self->in_places,
             };
@@ -157,6 +155,7 @@ static inline void panel_multiply(const panel_work *self) {
             panel_chunk(self, piece, is_widened ? TIMES_F32 : self->product, pair);
         }
     }
+    tiles_end(self->product);
 }
 
 // ---- scratch ------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ static inline int64_t places_time(const char *bytes, int in_places) {
     return berth_vec_sum(sum) == 0 ? time : INT64_MAX; // zeros all, which the compiler cannot know
 }
 
-static inline int64_t places_measure(const berth_host *host) {
+static inline int places_measure(const berth_host *host) {
     int64_t one = INT64_MAX;
     int64_t four = INT64_MAX;
     char *bytes = host->alloc(host, PLACES_TRIED, PLACES_PAGE);

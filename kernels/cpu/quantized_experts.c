@@ -39,8 +39,9 @@ static void make_stack(const berth_op_site *site, berth_cpu *cpu, int stack, cod
         .in = coded_width(site, stack),
         .out = coded_outputs(site, stack),
         .group = coded_groups(site, stack).columns,
+        .at_once = EXPERTS_SLICE,
     };
-    packed_init(&out->product, packed_product_of(kind, number_dtype(site), cpu));
+    packed_init(&out->product, packed_product_of(&out->product, number_dtype(site), cpu));
 }
 
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
@@ -69,7 +70,8 @@ static berth_status create(const berth_op_site *site, const berth_device *device
 
 // Floats of a part: the room of a product and the sums of all tokens, or a row and its activation.
 static int64_t part_floats(const coded *self) {
-    const int64_t sums = PACKED_ROOM + EXPERTS_OUT * self->of.at_once * PACKED_WIDTH;
+    const int64_t sums =
+        packed_room_floats(EXPERTS_SLICE) + EXPERTS_OUT * self->of.at_once * PACKED_WIDTH;
     const int64_t row = self->of.hidden + self->of.inner + PANEL;
     return row > sums ? row : sums;
 }
@@ -221,15 +223,16 @@ static void take_part(const void *work, int64_t part, int64_t parts) {
 // Blocks of rows of all slices, as a stack's product wants them.
 static void pack_part(const void *work, int64_t part, int64_t parts) {
     const coded_job *in = work;
+    const int product = in->self->stacks[in->stack].product.product;
     int64_t blocks = 0;
     for (int64_t i = 0; i < in->of.slice_count; ++i) {
-        blocks += pieces(in->of.slices[i].rows, panel_height(in->of.slices[i].rows));
+        blocks += pieces(in->of.slices[i].rows, tile_height(product, in->of.slices[i].rows));
     }
     const berth_span share = berth_share(blocks, part, parts);
     int64_t block = 0;
     for (int64_t i = 0; i < in->of.slice_count; ++i) {
         const int64_t rows = in->of.slices[i].rows;
-        const int64_t height = panel_height(rows);
+        const int64_t height = tile_height(product, rows);
         coded_call call;
         coded_begin(in, in->stack, &in->of.slices[i], &call);
         for (int64_t row = 0; row < rows; row += height, ++block) {
@@ -247,7 +250,7 @@ static void pack_part(const void *work, int64_t part, int64_t parts) {
 static void inner_part(const void *work, int64_t part, int64_t parts) {
     const coded_job *in = work;
     const int64_t panels = pieces(in->self->stacks[0].product.out, PACKED_WIDTH);
-    const packed_room room = packed_room_at(part_memory(in, part));
+    const packed_room room = packed_room_at(part_memory(in, part), EXPERTS_SLICE);
     int64_t cost = 0;
     for (int64_t i = 0; i < in->of.slice_count; ++i) {
         cost += panels * experts_cost(&in->of.slices[i]);
@@ -258,13 +261,15 @@ static void inner_part(const void *work, int64_t part, int64_t parts) {
         const experts_slice *slice = &in->of.slices[i];
         coded_call call;
         coded_begin(in, 0, slice, &call);
+        tiles_begin(call.job.self->product, slice->rows);
         for (int64_t panel = 0; panel < panels; ++panel) {
             if (cost >= share.first && cost < share.end) {
-                packed_two_panels(&call.job, panel, &room);
+                packed_multiply_panels(&call.job, panel, 1, &room);
                 packed_store(&call.job, panel, room.totals);
             }
             cost += experts_cost(slice);
         }
+        tiles_end(call.job.self->product);
     }
 }
 
@@ -345,17 +350,19 @@ static void outer_part(const void *work, int64_t part, int64_t parts) {
     const berth_span share = berth_share(pieces(in->self->of.hidden, PACKED_WIDTH), part, parts);
     float *sums = part_memory(in, part);
     const packed_room room =
-        packed_room_at(sums + EXPERTS_OUT * in->self->of.at_once * PACKED_WIDTH);
+        packed_room_at(sums + EXPERTS_OUT * in->self->of.at_once * PACKED_WIDTH, EXPERTS_SLICE);
     for (int64_t panel = share.first, count = 0; panel < share.end; panel += count) {
         count = at_most(EXPERTS_OUT, share.end - panel);
         memset(sums, 0, (size_t)(count * of_panel) * sizeof *sums);
         for (int64_t i = 0; i < in->of.slice_count; ++i) {
             coded_call call;
             coded_begin(in, 1, &in->of.slices[i], &call);
+            tiles_begin(call.job.self->product, call.job.rows);
             for (int64_t j = 0; j < count; ++j) {
-                packed_two_panels(&call.job, panel + j, &room);
+                packed_multiply_panels(&call.job, panel + j, 1, &room);
                 add(in, &call.job, panel + j, room.totals, sums + j * of_panel);
             }
+            tiles_end(call.job.self->product);
         }
         for (int64_t j = 0; j < count; ++j) {
             store(in, panel + j, sums + j * of_panel);

@@ -71,6 +71,12 @@
 // berth_vec_has_… them, join_bf16 for those with dot, add_down, add_up, larger_bytes, if_bytes and
 // are_bytes for those with pick_bytes; not_at_most, …_lanes for sets with BERTH_HAS_TABLE.
 //
+// And products of matrices, where berth_matrix_is_there, which asks the system for its registers:
+// berth_matrix_… begin, for so many rows of x, at most BERTH_MATRIX_ROWS, and end what a thread
+// does with them; zero both sums, [rows][32 floats or integers], take and keep the first or the
+// second ones; load x, [rows][64 bytes], and a weight, [16][32][4 bytes]; and add their products to
+// either sums, dot: of pairs of bf16, or of signed bytes of x by unsigned ones.
+//
 //   store_past      past the caches, to an address of the vector's own alignment; a part of a
 //                   kernel ends with berth_past_end, which orders these stores before what follows
 

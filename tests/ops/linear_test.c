@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What linear, packed_linear and scaled_linear of platform-cpu promise beyond the cases: a row's
-// result depends on nothing but the row, and both products of bf16 agree with the reference,
-// whichever this machine would choose.
+// result depends on nothing but the row, and all products of bf16 and bytes agree with the
+// reference, whichever this machine would choose.
 #include <stdio.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ static void check_rows(const op_case *all, const op_results *wanted, const char 
 }
 
 static void check_case(const berth_op *op, const char *dtypes) {
-    static const int counts[] = {1, 2, 3, 4, 7, 12, 13, 16, 32, 65};
+    static const int counts[] = {1, 2, 3, 4, 7, 12, 13, 16, 17, 32, 33, 65};
     op_case all;
     op_results wanted;
     op_results got;
@@ -121,18 +121,46 @@ TEST(a_row_of_scaled_linear_depends_on_no_other_row_and_on_no_thread) {
     check_every_set(&berth_op_scaled_linear, cases, BERTH_COUNT(cases));
 }
 
-TEST(both_products_of_bf16_agree_with_the_reference) {
+// What the machine lacks is not chosen, whatever the device says.
+TEST(every_product_agrees_with_the_reference) {
+    static const struct {
+        int dot;
+        int matrices;
+    } wins[] = {
+        {-1, -1},
+        {1,  -1},
+        {1,  1 },
+    };
     op_kernel_use(0);
     if (op_kernel_find("linear") == NULL) {
         SKIP("platform-cpu is not built");
     }
     berth_cpu *cpu = op_kernel_device()->self;
-    const int64_t measured = cpu->bf16_dot_wins;
-    for (int64_t wins = -1; wins <= 1; wins += 2) {
-        cpu->bf16_dot_wins = wins;
+    const berth_cpu measured = *cpu;
+    for (size_t i = 0; i < BERTH_COUNT(wins); ++i) {
+        cpu->bf16_dot_wins = wins[i].dot;
+        cpu->matrices_win = wins[i].matrices;
         check_case(&berth_op_linear, "T=%d x=bf16[T,1030] weight=bf16[101,1030]! max=130");
+        check_case(&berth_op_packed_linear,
+                   "T=%-3d x=bf16[T,516] weight=u8[101,258]<256! weight_scale=f32[101,5]! code=u4 "
+                   "group_shape=1,128 max=130");
+        check_case(&berth_op_packed_linear,
+                   "T=%-3d x=bf16[T,516] weight=u8[101,258]<256! weight_scale=f32[101,22]! code=u4 "
+                   "group_shape=1,24 max=130");
+        check_case(&berth_op_packed_linear,
+                   "T=%-3d x=bf16[T,517] weight=u8[333,517]<256! weight_scale=f32[333,1]! code=u8 "
+                   "group_shape=1,-1 max=130");
+        check_case(&berth_op_scaled_linear,
+                   "T=%-3d x=f8[T,517] x_scale=f32[T,5] weight=f8[333,517]! weight_scale=f32[3,5]! "
+                   "group_shape=128,128 dtype=f32 max=130");
+        check_case(&berth_op_scaled_linear,
+                   "T=%-3d x=i8[T,1031]<127 x_scale=f32[T,17] weight=i8[333,1031]<127! "
+                   "weight_scale=f32[333,17]! group_shape=1,64 dtype=f32 max=130");
+        check_case(&berth_op_scaled_linear,
+                   "T=%-3d x=i8[T,1031]<127 x_scale=f32[T,33] weight=i8[333,1031]<127! "
+                   "weight_scale=f32[333,33]! group_shape=1,32 dtype=f32 max=130");
     }
-    cpu->bf16_dot_wins = measured;
+    *cpu = measured;
 }
 
 // What is asked for ahead changes no bit, and may lie anywhere: odd widths end inside a block.
@@ -142,8 +170,8 @@ TEST(a_weight_is_read_in_one_place_and_in_four) {
         SKIP("platform-cpu is not built");
     }
     berth_cpu *cpu = op_kernel_device()->self;
-    const int64_t measured = cpu->places_win;
-    for (int64_t wins = -1; wins <= 1; wins += 2) {
+    const int measured = cpu->places_win;
+    for (int wins = -1; wins <= 1; wins += 2) {
         cpu->places_win = wins;
         check_case(&berth_op_linear, "T=%-3d x=f32[T,1031] weight=bf16[101,1031]! max=130");
         check_case(&berth_op_linear, "T=%-3d x=f32[T,517] weight=f32[101,517]! max=130");

@@ -5,6 +5,7 @@
 
 #include <immintrin.h>
 
+#include <cpu/simd/matrix.h>
 #include <cpu/simd/types.h>
 
 #define BERTH_LANES           16
