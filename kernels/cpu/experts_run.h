@@ -50,9 +50,7 @@ static inline void experts_keep(const experts *self, int64_t panel, const float 
         panel_join(columns, count, words);
         columns = words;
     }
-    for (int64_t i = 0; i < count; ++i) {
-        to.block[tile_place(self->product, first + i, to.row, to.rows)] = columns[i];
-    }
+    tile_put(self->product, columns, (berth_span){first, first + count}, to.row, to.rows, to.block);
 }
 
 // The bias of a panel's outputs, zero where there is none; `step` apart.

@@ -36,11 +36,17 @@ static inline int64_t tile_words(int product, int64_t words) {
     return is_matrix(product) ? pieces(words, MATRIX_WORDS) * MATRIX_WORDS : words;
 }
 
-// Where a word of a row lies in a block.
-static inline int64_t tile_place(int product, int64_t word, int64_t row, int64_t rows) {
-    return is_matrix(product) ? word / MATRIX_WORDS * MATRIX_WORDS * rows + row * MATRIX_WORDS +
-                                    word % MATRIX_WORDS
-                              : word * rows + row;
+// Some words of row `row` to their places in a block of so many rows; of matrices a line.
+static inline void tile_put(int product, const float *words, berth_span at, int64_t row,
+                            int64_t rows, float *block) {
+    const int64_t count = at.end - at.first;
+    if (is_matrix(product)) {
+        memcpy(block + at.first * rows + row * MATRIX_WORDS, words, (size_t)count * sizeof *words);
+        return;
+    }
+    for (int64_t i = 0; i < count; ++i) {
+        block[(at.first + i) * rows + row] = words[i];
+    }
 }
 
 // Words of all rows of a block, which lie `step` apart, to where the first of them belongs; of
