@@ -50,7 +50,8 @@ static inline void experts_keep(const experts *self, int64_t panel, const float 
         panel_join(columns, count, words);
         columns = words;
     }
-    tile_put(self->product, columns, (berth_span){first, first + count}, to.row, to.rows, to.block);
+    tile_put(self->product, columns, (berth_span){first, first + count}, to.row,
+             (tile_block){to.block, to.rows});
 }
 
 // The bias of a panel's outputs, zero where there is none; `step` apart.

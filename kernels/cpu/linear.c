@@ -152,8 +152,8 @@ static void pack_block(const job *in, int64_t block) {
         for (int64_t row = 0; row < rows; ++row) {
             load_words(in, in->first + start + row, words, piece[row]);
         }
-        tile_pack(in->self->product, piece[0], PACKED_WORDS, rows, words.end - words.first,
-                  to + words.first * rows);
+        tile_pack(in->self->product, piece[0], PACKED_WORDS, words.end - words.first,
+                  (tile_block){to + words.first * rows, rows});
     }
 }
 

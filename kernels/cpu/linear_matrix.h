@@ -36,30 +36,38 @@ static inline int64_t tile_words(int product, int64_t words) {
     return is_matrix(product) ? pieces(words, MATRIX_WORDS) * MATRIX_WORDS : words;
 }
 
-// Some words of row `row` to their places in a block of so many rows; of matrices a line.
+// Rows that are packed together, from some words of them on.
+typedef struct tile_block {
+    float *words;
+    int64_t rows;
+} tile_block;
+
+// Words `at` of row `row` to their places in a block, whose words begin with the first; of matrices
+// they are of one line.
 static inline void tile_put(int product, const float *words, berth_span at, int64_t row,
-                            int64_t rows, float *block) {
+                            tile_block to) {
     const int64_t count = at.end - at.first;
     if (is_matrix(product)) {
-        memcpy(block + at.first * rows + row * MATRIX_WORDS, words, (size_t)count * sizeof *words);
+        memcpy(to.words + at.first * to.rows + row * MATRIX_WORDS, words,
+               (size_t)count * sizeof *words);
         return;
     }
     for (int64_t i = 0; i < count; ++i) {
-        block[(at.first + i) * rows + row] = words[i];
+        to.words[(at.first + i) * to.rows + row] = words[i];
     }
 }
 
-// Words of all rows of a block, which lie `step` apart, to where the first of them belongs; of
+// So many words of all rows, which lie `step` apart, to where the first of them belongs; of
 // matrices whole lines.
-static inline void tile_pack(int product, const float *words, int64_t step, int64_t rows,
-                             int64_t count, float *to) {
+static inline void tile_pack(int product, const float *words, int64_t step, int64_t count,
+                             tile_block to) {
     if (!is_matrix(product)) {
-        berth_transpose(words, step, rows, count, to);
+        berth_transpose(words, step, to.rows, count, to.words);
         return;
     }
     for (int64_t word = 0; word < count; word += MATRIX_WORDS) {
-        for (int64_t row = 0; row < rows; ++row, to += MATRIX_WORDS) {
-            memcpy(to, words + row * step + word, BERTH_LINE);
+        for (int64_t row = 0; row < to.rows; ++row, to.words += MATRIX_WORDS) {
+            memcpy(to.words, words + row * step + word, BERTH_LINE);
         }
     }
 }

@@ -147,15 +147,15 @@ BERTH_INLINE berth_vec packed_shift(const uint8_t *codes, int pair) {
 
 // What the sums of groups become numbers by, of two panels.
 typedef struct packed_groups {
-    const void *scales; // [groups][PACKED_WIDTH]
-    berth_dtype dtype;
-    const uint8_t *zeros; // the same, or NULL: `zero`
-    float zero;
-    float factor;          // of packed_factor
-    float excess;          // of packed_excess
+    const void *scales;    // [groups][PACKED_WIDTH]
+    const uint8_t *zeros;  // the same, or NULL: `zero`
     const float *x_sums;   // [groups][rows]
     const float *x_scales; // [groups][rows]
     float *totals;         // [PACKED_WIDTH / PANEL][rows][PANEL]
+    berth_dtype dtype;     // of scales
+    float zero;
+    float factor; // of packed_factor
+    float excess; // of packed_excess
 } packed_groups;
 
 // PACKED_WHOLE more than the zero points of a vector of outputs.

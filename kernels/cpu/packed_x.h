@@ -61,8 +61,8 @@ static inline void packed_pack_block(const packed_job *in, int64_t first, int64_
         for (int64_t row = first; row < end; ++row) {
             packed_load_words(in, packed_row_at(in, row), word, count, piece[row - first]);
         }
-        tile_pack(in->self->product, piece[0], PACKED_WORDS, end - first, count,
-                  to + word * (end - first));
+        tile_pack(in->self->product, piece[0], PACKED_WORDS, count,
+                  (tile_block){to + word * (end - first), end - first});
     }
 }
 

@@ -76,7 +76,8 @@ static inline void panel_pack(const panel_rows *from, int64_t first, int64_t end
         for (int64_t row = 0; row < rows; ++row) {
             panel_words(from, first + row, word, words, piece[row]);
         }
-        tile_pack(from->product, piece[0], PANEL_WORDS, rows, words, to + word * rows);
+        tile_pack(from->product, piece[0], PANEL_WORDS, words,
+                  (tile_block){to + word * rows, rows});
     }
 }
 
