@@ -66,14 +66,18 @@ static inline int product_of_floats(berth_dtype weight, berth_dtype x, berth_cpu
     return is_dot ? DOT_BF16 : TIMES_BF16;
 }
 
-// Whether products of matrices are faster than others. In a create, too; bytes are twice as fast as
-// bf16 in either way, so that these are measured alone.
+// Bytes are twice as fast as bf16 in either way, so that these are measured alone.
+static inline int choose_matrices(berth_cpu *cpu) {
+    const int other = product_of_floats(BERTH_DTYPE_BF16, BERTH_DTYPE_BF16, cpu);
+    const int products[2] = {MATRIX_BF16, other};
+    const int64_t rows[2] = {MATRIX_BLOCK, BERTH_TILE_ROWS};
+    return choose_product(products, rows);
+}
+
+// Whether products of matrices are faster than others. In a create, too.
 static inline int matrices_win(berth_cpu *cpu) {
     if (cpu->matrices_win == 0) {
-        const int other = product_of_floats(BERTH_DTYPE_BF16, BERTH_DTYPE_BF16, cpu);
-        const int products[2] = {MATRIX_BF16, other};
-        const int64_t rows[2] = {MATRIX_BLOCK, BERTH_TILE_ROWS};
-        cpu->matrices_win = berth_matrix_is_there() ? choose_product(products, rows) : -1;
+        cpu->matrices_win = berth_matrix_is_there() ? choose_matrices(cpu) : -1;
     }
     return cpu->matrices_win > 0 && berth_matrix_is_there();
 }

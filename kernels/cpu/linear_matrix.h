@@ -100,22 +100,13 @@ BERTH_INLINE void matrix_keep(float *sums, int64_t rows, int64_t half, int secon
     }
 }
 
-// A line of x by what is loaded of the weight.
-BERTH_INLINE void matrix_dot(int product, int second) {
-    if (product == MATRIX_BYTES) {
-        berth_matrix_dot_bytes(second);
-    } else {
-        berth_matrix_dot_bf16(second);
-    }
-}
-
 BERTH_INLINE void matrix_add(matrix_shape shape, const char *weight, const char *x) {
     berth_matrix_weight(weight);
     berth_matrix_x(x);
-    matrix_dot(shape.product, 0);
+    berth_matrix_dot(shape.product == MATRIX_BYTES, 0);
     if (shape.halves > 1) {
         berth_matrix_x(x + BERTH_MATRIX_ROWS * BERTH_LINE);
-        matrix_dot(shape.product, 1);
+        berth_matrix_dot(shape.product == MATRIX_BYTES, 1);
     }
 }
 

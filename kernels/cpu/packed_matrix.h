@@ -14,9 +14,9 @@
 static inline void packed_add_line(const char *x, const char *widened) {
     berth_matrix_x(x);
     berth_matrix_weight(widened);
-    berth_matrix_dot_bf16(0);
+    berth_matrix_dot(0, 0);
     berth_matrix_weight(widened + MATRIX_STEP);
-    berth_matrix_dot_bf16(1);
+    berth_matrix_dot(0, 1);
 }
 
 // At the end of a row of x pairs are no whole line: the others become zero.

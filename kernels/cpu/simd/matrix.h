@@ -96,19 +96,18 @@ BERTH_INLINE void berth_matrix_weight(const char *weight) {
     BERTH_MATRIX_LOAD("tmm7", weight + 64, 128);
 }
 
-BERTH_INLINE void berth_matrix_dot_bf16(int second) {
-    if (second) {
-        __asm__ volatile("tdpbf16ps %tmm6, %tmm4, %tmm2\n\ttdpbf16ps %tmm7, %tmm4, %tmm3");
-    } else {
-        __asm__ volatile("tdpbf16ps %tmm6, %tmm4, %tmm0\n\ttdpbf16ps %tmm7, %tmm4, %tmm1");
-    }
-}
+#define BERTH_MATRIX_DOT(dot, first, second)                                                       \
+    __asm__ volatile(dot " %tmm6, %tmm4, %" first "\n\t" dot " %tmm7, %tmm4, %" second)
 
-BERTH_INLINE void berth_matrix_dot_bytes(int second) {
-    if (second) {
-        __asm__ volatile("tdpbsud %tmm6, %tmm4, %tmm2\n\ttdpbsud %tmm7, %tmm4, %tmm3");
+BERTH_INLINE void berth_matrix_dot(int is_bytes, int second) {
+    if (is_bytes && second) {
+        BERTH_MATRIX_DOT("tdpbsud", "tmm2", "tmm3");
+    } else if (is_bytes) {
+        BERTH_MATRIX_DOT("tdpbsud", "tmm0", "tmm1");
+    } else if (second) {
+        BERTH_MATRIX_DOT("tdpbf16ps", "tmm2", "tmm3");
     } else {
-        __asm__ volatile("tdpbsud %tmm6, %tmm4, %tmm0\n\ttdpbsud %tmm7, %tmm4, %tmm1");
+        BERTH_MATRIX_DOT("tdpbf16ps", "tmm0", "tmm1");
     }
 }
 
