@@ -82,17 +82,18 @@ typedef struct matrix_shape {
 
 // The sums of so many rows of a half, of which the registers have `half`.
 BERTH_INLINE void matrix_take(const float *sums, int64_t rows, int64_t half, int second) {
-    float all[BERTH_MATRIX_ROWS][PANEL] = {{0}};
     if (rows < half) {
+        float all[BERTH_MATRIX_ROWS][PANEL] = {{0}};
         memcpy(all, sums, (size_t)rows * sizeof all[0]);
-        sums = all[0];
+        berth_matrix_take(all[0], second);
+    } else {
+        berth_matrix_take(sums, second);
     }
-    berth_matrix_take(sums, second);
 }
 
 BERTH_INLINE void matrix_keep(float *sums, int64_t rows, int64_t half, int second) {
-    float all[BERTH_MATRIX_ROWS][PANEL] = {{0}};
     if (rows < half) {
+        float all[BERTH_MATRIX_ROWS][PANEL] = {{0}};
         berth_matrix_keep(all[0], second);
         memcpy(sums, all, (size_t)rows * sizeof all[0]);
     } else {
