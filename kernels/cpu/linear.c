@@ -97,8 +97,7 @@ static berth_status create(const berth_op_site *site, const berth_device *device
         places_find(device->self);
         self->product = product_of_panels(weight->dtype, site->inputs[X]->dtype, device->self);
         self->at_once = at_most(berth_most_rows(site, site->inputs[X]), MOST_ROWS);
-        self->x_floats =
-            tile_words(self->product, is_paired(self->product) ? self->pairs : 2 * self->pairs);
+        self->x_floats = panel_floats(self->in, self->product);
     }
     return status;
 }

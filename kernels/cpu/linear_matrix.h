@@ -36,6 +36,12 @@ static inline int64_t tile_words(int product, int64_t words) {
     return is_matrix(product) ? pieces(words, MATRIX_WORDS) * MATRIX_WORDS : words;
 }
 
+// Words of a packed row of panels of floats.
+static inline int64_t panel_floats(int64_t columns, int product) {
+    const int64_t pairs = pieces(columns, 2);
+    return tile_words(product, is_paired(product) ? pairs : 2 * pairs);
+}
+
 // Rows that are packed together, from some words of them on.
 typedef struct tile_block {
     float *words;
@@ -168,12 +174,17 @@ BERTH_INLINE void multiply_matrix(const tile *self, matrix_shape shape) {
     }
 }
 
-static void matrix_bf16(const tile *self) {
+// A tile's function of a product, for as many rows as a block has.
+BERTH_INLINE void multiply_block(const tile *self, int product) {
     if (self->rows > BERTH_MATRIX_ROWS) {
-        multiply_matrix(self, (matrix_shape){MATRIX_BF16, 2});
+        multiply_matrix(self, (matrix_shape){product, 2});
     } else {
-        multiply_matrix(self, (matrix_shape){MATRIX_BF16, 1});
+        multiply_matrix(self, (matrix_shape){product, 1});
     }
+}
+
+static void matrix_bf16(const tile *self) {
+    multiply_block(self, MATRIX_BF16);
 }
 
 // The tile of a product of floats for so many rows.

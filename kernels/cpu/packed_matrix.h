@@ -33,23 +33,22 @@ static inline void packed_add_pair(const packed_job *in, const packed_span *of, 
     const int64_t most = MATRIX_WORDS * 2 / packed_columns(self->kind);
     const uint8_t *codes = of->codes + pair * self->panels_bytes;
     const float *zeros = of->room->zeros + pair * PACKED_WIDTH;
-    char *widened = (char *)of->room->widened;
+    char *const places[2] = {(char *)of->room->widened, (char *)of->room->widened + PACKED_STEP};
     const char *x = NULL;
-    for (int64_t step = of->steps.first; step < of->steps.end; step += most) {
+    int at = 0;
+    for (int64_t step = of->steps.first; step < of->steps.end; step += most, at = !at) {
         const berth_span steps = {step, at_most(step + most, of->steps.end)};
         const packed_chunk chunk = packed_chunk_of(in, codes, steps);
-        packed_widen(self, &chunk, zeros, (float *)(void *)widened);
+        packed_widen(self, &chunk, zeros, (float *)(void *)places[at]);
         if (chunk.steps < most) {
-            packed_fill_line(widened, chunk.steps * packed_columns(self->kind) / 2);
+            packed_fill_line(places[at], chunk.steps * packed_columns(self->kind) / 2);
         }
-        widened = (char *)of->room->widened + (widened == (char *)of->room->widened) * PACKED_STEP;
         if (x) {
-            packed_add_line(x, widened);
+            packed_add_line(x, places[!at]);
         }
         x = (const char *)chunk.x;
     }
-    widened = (char *)of->room->widened + (widened == (char *)of->room->widened) * PACKED_STEP;
-    packed_add_line(x, widened);
+    packed_add_line(x, places[!at]);
 }
 
 static inline void packed_by_matrix(const packed_job *in, const packed_span *of) {

@@ -90,7 +90,7 @@ static inline void packed_widen(const packed *self, const packed_chunk *chunk, c
     }
 }
 
-// Columns that are widened at a time: as many as a chunk has room for.
+// Steps that are widened at a time: as many as a chunk has room for.
 static inline int64_t packed_widened_steps(const packed *self) {
     return PACKED_CHUNK * (1 + is_paired(self->product)) / packed_columns(self->kind);
 }
@@ -127,9 +127,9 @@ typedef struct packed_span {
 } packed_span;
 
 // The sums of a panel, `panel` of both of pair `pair`.
-static inline float *packed_sums_at(const packed_job *in, const float *sums, int64_t pair,
+static inline float *packed_sums_at(const packed_job *in, float *sums, int64_t pair,
                                     int64_t panel) {
-    return (float *)sums + (pair * PACKED_WIDTH / PANEL + panel) * in->rows * PANEL;
+    return sums + (pair * PACKED_WIDTH / PANEL + panel) * in->rows * PANEL;
 }
 
 // All rows with steps of a panel that are as linear has them. `piece` knows these.

@@ -69,11 +69,7 @@ static const tile_fn packed_integers[2][BERTH_TILE_ROWS + 1] = {
 };
 
 static void matrix_bytes(const tile *self) {
-    if (self->rows > BERTH_MATRIX_ROWS) {
-        multiply_matrix(self, (matrix_shape){MATRIX_BYTES, 2});
-    } else {
-        multiply_matrix(self, (matrix_shape){MATRIX_BYTES, 1});
-    }
+    multiply_block(self, MATRIX_BYTES);
 }
 
 // The tile of any product for so many rows.

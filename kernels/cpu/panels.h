@@ -34,12 +34,6 @@ typedef struct panel_rows {
     int product;
 } panel_rows;
 
-// Floats of a packed row.
-static inline int64_t panel_floats(int64_t columns, int product) {
-    const int64_t pairs = pieces(columns, 2);
-    return tile_words(product, is_paired(product) ? pairs : 2 * pairs);
-}
-
 // Pairs of floats that are bf16 already to words of two.
 static inline void panel_join(const float *pairs, int64_t words, float *to) {
     for (int64_t i = 0; i < words; ++i) {

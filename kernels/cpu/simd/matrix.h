@@ -34,13 +34,23 @@ static inline int berth_matrix_is_granted(void) {
     return result == 0;
 }
 
-static inline int berth_matrix_is_there(void) {
+static inline int berth_matrix_is_found(void) {
     enum { BF16 = 1 << 22, TILE = 1 << 24, INT8 = 1 << 25, ALL = BF16 | TILE | INT8 };
     unsigned int a = 0;
     unsigned int b = 0;
     unsigned int c = 0;
     unsigned int d = 0;
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & ALL) == ALL && berth_matrix_is_granted();
+}
+
+// Asked once: a virtual machine takes microseconds to answer, and every create asks. In creates,
+// which come one after the other.
+static inline int berth_matrix_is_there(void) {
+    static int answer; // 1 or -1, 0 before
+    if (answer == 0) {
+        answer = berth_matrix_is_found() ? 1 : -1;
+    }
+    return answer > 0;
 }
 
 static inline void berth_matrix_begin(int64_t rows) {
