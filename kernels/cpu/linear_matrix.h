@@ -108,12 +108,13 @@ BERTH_INLINE void matrix_keep(float *sums, int64_t rows, int64_t half, int secon
 }
 
 BERTH_INLINE void matrix_add(matrix_shape shape, const char *weight, const char *x) {
-    berth_matrix_weight(weight);
-    berth_matrix_x(x);
-    berth_matrix_dot(shape.product == MATRIX_BYTES, 0);
-    if (shape.halves > 1) {
-        berth_matrix_x(x + BERTH_MATRIX_ROWS * BERTH_LINE);
-        berth_matrix_dot(shape.product == MATRIX_BYTES, 1);
+    const int is_bytes = shape.product == MATRIX_BYTES;
+    berth_matrix_weight(weight, 0);
+    berth_matrix_weight(weight, 1);
+    for (int second = 0; second < shape.halves; ++second) {
+        berth_matrix_x(x + second * BERTH_MATRIX_ROWS * BERTH_LINE);
+        berth_matrix_dot(is_bytes, second, 0);
+        berth_matrix_dot(is_bytes, second, 1);
     }
 }
 

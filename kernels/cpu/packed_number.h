@@ -151,6 +151,7 @@ typedef struct packed_groups {
     const uint8_t *zeros;  // the same, or NULL: `zero`
     const float *x_sums;   // [groups][rows]
     const float *x_scales; // [groups][rows]
+    const float *bias;     // of integers: [PACKED_WIDTH], added to sums
     float *totals;         // [PACKED_WIDTH / PANEL][rows][PANEL]
     berth_dtype dtype;     // of scales
     float zero;

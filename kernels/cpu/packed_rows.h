@@ -35,24 +35,34 @@ BERTH_INLINE void packed_widen_word(packed_shape all, const packed_chunk *of, be
     }
 }
 
+// Words of a step.
+BERTH_INLINE int packed_words(packed_shape all) {
+    return packed_columns(all.kind) / (all.product == DOT_BF16 ? 2 : 1);
+}
+
+// A step to where the panels' words at it are, which then are those of the next one.
+BERTH_INLINE void packed_widen_step(packed_shape all, const packed_chunk *of, int64_t step,
+                                    const float *zeros, float *to[2]) {
+    packed_prefetch(all, of, step);
+    BERTH_UNROLL
+    for (int word = 0; word < packed_words(all); ++word) {
+        packed_widen_word(all, of, (berth_span){step, word}, zeros, to);
+        to[0] += PANEL;
+        to[1] += PANEL;
+    }
+}
+
 // To panels of linear, one behind the other.
 BERTH_INLINE void packed_widen_as(packed_kind kind, int product, const packed_chunk *all,
                                   const float *zeros, float *to) {
     const packed_shape shape = {kind, product, 1, 0, PACKED_VECTORS};
-    const int words = packed_columns(kind) / (product == DOT_BF16 ? 2 : 1);
     uint8_t table[PACKED_TABLE]; // no store changes it, for all that the compiler knows
     packed_chunk of = *all;
     memcpy(table, all->table, sizeof table);
     of.table = table;
-    float *panels[2] = {to, to + of.steps * words * PANEL};
+    float *panels[2] = {to, to + of.steps * packed_words(shape) * PANEL};
     for (int64_t step = 0; step < of.steps; ++step) {
-        packed_prefetch(shape, &of, step);
-        BERTH_UNROLL
-        for (int word = 0; word < words; ++word) {
-            packed_widen_word(shape, &of, (berth_span){step, word}, zeros, panels);
-            panels[0] += PANEL;
-            panels[1] += PANEL;
-        }
+        packed_widen_step(shape, &of, step, zeros, panels);
     }
 }
 

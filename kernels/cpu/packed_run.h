@@ -10,7 +10,6 @@
 #define BERTH_KERNELS_CPU_PACKED_RUN_H
 
 #include <cpu/packed_matrix.h>
-#include <cpu/packed_rows.h>
 #include <cpu/packed_x.h>
 
 // Of packed rows, and of one whose columns are floats (packed_run_again).
@@ -28,48 +27,6 @@ static inline uint64_t packed_workspace(void *state, uint64_t tokens) {
 }
 
 // ---- multiplying --------------------------------------------------------------------------------
-
-// The sums of a group as numbers; `less` is as packed_less gives it, or of integers what is added.
-BERTH_INLINE berth_vec packed_take(const packed *self, berth_vec sums, berth_vec less, float of_x) {
-    if (self->kind == PACKED_I8) {
-        const uint32_t excess = (uint32_t)((int32_t)of_x * (int32_t)packed_excess(PACKED_I8, 0));
-        const berth_vec_bits whole = (berth_vec_bits)sums + (berth_vec_bits)less - excess;
-        return __builtin_convertvector((berth_vec_ints)whole, berth_vec);
-    }
-    return self->has_sums ? berth_vec_fma(less, berth_vec_of(of_x), sums) : sums;
-}
-
-// Of a pair of panels, whose sums are in order when they are added up.
-static inline void packed_add_group(const packed_job *in, const packed_groups *by, int64_t group,
-                                    const float *zeros_of, const float *sums_of) {
-    const packed *self = in->self;
-    const int is_turned = packed_is_turned(self->kind, self->product);
-    const float *x_sums = by->x_sums + group * in->rows;
-    const float *x_scales = by->x_scales + group * in->rows;
-    for (int64_t output = 0; output < PACKED_WIDTH; output += 2 * BERTH_LANES) {
-        const int64_t first = output / PANEL * in->rows * PANEL + output % PANEL;
-        berth_vec scale[2];
-        berth_vec less[2];
-        for (int64_t i = 0; i < 2; ++i) {
-            const berth_vec zeros = berth_vec_load(zeros_of + output + i * BERTH_LANES);
-            scale[i] = packed_scale(by, group, output + i * BERTH_LANES);
-            less[i] = self->kind == PACKED_I8 ? zeros : packed_less(by, zeros);
-        }
-        for (int64_t row = 0; row < in->rows; ++row) {
-            const float *from = sums_of + first + row * PANEL;
-            float *total = by->totals + first + row * PANEL;
-            berth_vec sums[2] = {berth_vec_load(from), berth_vec_load(from + BERTH_LANES)};
-            if (is_turned) {
-                packed_order(sums);
-            }
-            for (int64_t i = 0; i < 2; ++i) {
-                packed_add_total(total + i * BERTH_LANES,
-                                 packed_take(self, sums[i], less[i], x_sums[row]), scale[i],
-                                 x_scales[row]);
-            }
-        }
-    }
-}
 
 static inline void packed_store(const packed_job *in, int64_t panel, const float *totals) {
     const berth_tensor *y = in->args->outputs[0];
@@ -89,12 +46,6 @@ static inline void packed_store(const packed_job *in, int64_t panel, const float
     }
 }
 
-static inline void packed_load_zeros(const packed_groups *by, int64_t group, float *to) {
-    for (int64_t output = 0; output < PACKED_WIDTH; output += BERTH_LANES) {
-        berth_vec_store(to + output, packed_zeros(by, group, output));
-    }
-}
-
 static inline void packed_load_bias(const packed_job *in, int64_t panel, float *to) {
     const int64_t output = panel * PACKED_WIDTH;
     memset(to, 0, PACKED_WIDTH * sizeof(float));
@@ -104,41 +55,42 @@ static inline void packed_load_bias(const packed_job *in, int64_t panel, float *
     }
 }
 
-static inline void packed_codes_by(const packed_job *in, const packed_span *of) {
-    if (is_matrix(in->self->product) && in->rows <= BERTH_MATRIX_ROWS) {
-        packed_by_matrix(in, of);
-    } else {
-        packed_by_codes(in, of);
-    }
-}
-
 // Group after group, with all rows, of some pairs of panels.
 static inline void packed_by_groups(const packed_job *in, const packed_groups *by,
                                     packed_span span) {
     const packed *self = in->self;
     const packed_room *room = span.room;
     for (int64_t group = 0; group < self->groups; ++group) {
-        span.steps.first = group * self->group;
-        span.steps.end = at_most(span.steps.first + self->group, self->steps);
+        span.steps = packed_group_steps(self, group);
         if (self->kind == PACKED_I8) {
             packed_by_integers(in, &span);
         } else {
             for (int64_t i = 0; i < span.count; ++i) {
                 packed_load_zeros(&by[i], group, room->zeros + i * PACKED_WIDTH);
             }
-            packed_codes_by(in, &span);
+            packed_by_codes(in, &span);
         }
         for (int64_t i = 0; i < span.count; ++i) {
-            packed_add_group(in, &by[i], group, room->zeros + i * PACKED_WIDTH,
-                             packed_sums_at(in, room->sums, i, 0));
+            packed_add_group(in, &by[i], group, packed_sums_at(in, room->sums, i, 0));
         }
     }
 }
 
-// A few rows, whose codes are widened in registers.
-static inline void packed_few_rows(const packed_job *in, const packed_groups *by,
-                                   const uint8_t *codes) {
+// Few rows widen codes again for each of them, or so few at a time that they need no place: in
+// registers, or a line ahead of matrices.
+static inline int packed_are_few(const packed_job *in) {
     const packed *self = in->self;
+    return self->kind != PACKED_I8 &&
+           in->rows <= (is_matrix(self->product) ? BERTH_MATRIX_ROWS : PACKED_FEW);
+}
+
+static inline void packed_few_rows(const packed_job *in, const packed_groups *by,
+                                   const uint8_t *codes, const packed_room *room) {
+    const packed *self = in->self;
+    if (is_matrix(self->product)) {
+        packed_by_matrix(in, by, codes, room);
+        return;
+    }
     const packed_chunk all = packed_chunk_of(in, codes, (berth_span){0, self->steps});
     const packed_fn *few =
         self->product == DOT_BF16 ? packed_dots[self->kind] : packed_floats[self->kind];
@@ -149,8 +101,7 @@ static inline void packed_few_rows(const packed_job *in, const packed_groups *by
 static inline void packed_multiply_panels(const packed_job *in, int64_t panel, int64_t count,
                                           const packed_room *room) {
     const packed *self = in->self;
-    const int is_few =
-        self->kind != PACKED_I8 && !is_matrix(self->product) && in->rows <= PACKED_FEW;
+    const int are_few = packed_are_few(in);
     packed_groups by[PACKED_GROUP];
     const packed_span span = {
         .codes = (const uint8_t *)berth_data(in->weight) + panel * self->panels_bytes,
@@ -161,12 +112,14 @@ static inline void packed_multiply_panels(const packed_job *in, int64_t panel, i
     for (int64_t i = 0; i < count; ++i) {
         by[i] = packed_groups_of(in, panel + i, packed_sums_at(in, room->totals, i, 0));
         if (self->kind == PACKED_I8) {
-            packed_load_bias(in, panel + i, room->zeros + i * PACKED_WIDTH);
-        } else if (is_few) {
-            packed_few_rows(in, &by[i], span.codes + i * self->panels_bytes);
+            float *bias = room->zeros + i * PACKED_WIDTH;
+            packed_load_bias(in, panel + i, bias);
+            by[i].bias = bias;
+        } else if (are_few) {
+            packed_few_rows(in, &by[i], span.codes + i * self->panels_bytes, room);
         }
     }
-    if (!is_few) {
+    if (!are_few) {
         packed_by_groups(in, by, span);
     }
 }

@@ -101,23 +101,31 @@ BERTH_INLINE void berth_matrix_x(const void *x) {
     BERTH_MATRIX_LOAD("tmm4", x, 64);
 }
 
-BERTH_INLINE void berth_matrix_weight(const char *weight) {
-    BERTH_MATRIX_LOAD("tmm6", weight, 128);
-    BERTH_MATRIX_LOAD("tmm7", weight + 64, 128);
+// The weight with outputs [16 half, 16 half + 16) of a panel.
+BERTH_INLINE void berth_matrix_weight(const char *weight, int half) {
+    if (half) {
+        BERTH_MATRIX_LOAD("tmm7", weight + 64, 128);
+    } else {
+        BERTH_MATRIX_LOAD("tmm6", weight, 128);
+    }
 }
 
-#define BERTH_MATRIX_DOT(dot, first, second)                                                       \
-    __asm__ volatile(dot " %tmm6, %tmm4, %" first "\n\t" dot " %tmm7, %tmm4, %" second)
+#define BERTH_MATRIX_DOT(dot, second, half)                                                        \
+    if ((second) && (half)) {                                                                      \
+        __asm__ volatile(dot " %tmm7, %tmm4, %tmm3");                                              \
+    } else if (second) {                                                                           \
+        __asm__ volatile(dot " %tmm6, %tmm4, %tmm2");                                              \
+    } else if (half) {                                                                             \
+        __asm__ volatile(dot " %tmm7, %tmm4, %tmm1");                                              \
+    } else {                                                                                       \
+        __asm__ volatile(dot " %tmm6, %tmm4, %tmm0");                                              \
+    }
 
-BERTH_INLINE void berth_matrix_dot(int is_bytes, int second) {
-    if (is_bytes && second) {
-        BERTH_MATRIX_DOT("tdpbsud", "tmm2", "tmm3");
-    } else if (is_bytes) {
-        BERTH_MATRIX_DOT("tdpbsud", "tmm0", "tmm1");
-    } else if (second) {
-        BERTH_MATRIX_DOT("tdpbf16ps", "tmm2", "tmm3");
+BERTH_INLINE void berth_matrix_dot(int is_bytes, int second, int half) {
+    if (is_bytes) {
+        BERTH_MATRIX_DOT("tdpbsud", second, half)
     } else {
-        BERTH_MATRIX_DOT("tdpbf16ps", "tmm0", "tmm1");
+        BERTH_MATRIX_DOT("tdpbf16ps", second, half)
     }
 }
 

@@ -5,16 +5,16 @@
 
 #define BERTH_HAS_TABLE 0
 
-#define BERTH_MATRIX_ROWS                  16
-#define berth_matrix_is_there()            0
-#define berth_matrix_begin(rows)           ((void)(rows))
-#define berth_matrix_end()                 ((void)0)
-#define berth_matrix_zero()                ((void)0)
-#define berth_matrix_take(sums, second)    ((void)(sums), (void)(second))
-#define berth_matrix_keep(sums, second)    ((void)(sums), (void)(second))
-#define berth_matrix_x(x)                  ((void)(x))
-#define berth_matrix_weight(weight)        ((void)(weight))
-#define berth_matrix_dot(is_bytes, second) ((void)(is_bytes), (void)(second))
+#define BERTH_MATRIX_ROWS                        16
+#define berth_matrix_is_there()                  0
+#define berth_matrix_begin(rows)                 ((void)(rows))
+#define berth_matrix_end()                       ((void)0)
+#define berth_matrix_zero()                      ((void)0)
+#define berth_matrix_take(sums, second)          ((void)(sums), (void)(second))
+#define berth_matrix_keep(sums, second)          ((void)(sums), (void)(second))
+#define berth_matrix_x(x)                        ((void)(x))
+#define berth_matrix_weight(weight, half)        ((void)(weight), (void)(half))
+#define berth_matrix_dot(is_bytes, second, half) ((void)(is_bytes), (void)(second), (void)(half))
 
 // sum += first · first + second · second of each pair of bf16. Only where berth_vec_has_dot holds.
 #define berth_vec_dot(sum, a, b)            ((void)(a), (void)(b), (sum))
