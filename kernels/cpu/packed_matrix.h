@@ -41,7 +41,7 @@ static inline void packed_fill_line(char *widened, int64_t pairs) {
 // Why one line behind: what has just been stored is not in the first cache yet.
 BERTH_INLINE void packed_line_as(packed_kind kind, const packed_chunk *all, char *widened,
                                  const packed_line *before) {
-    const packed_shape shape = {kind, DOT_BF16, 1, 0, PACKED_VECTORS};
+    const packed_shape shape = {kind, DOT_BF16, 0, 0, PACKED_VECTORS};
     uint8_t table[PACKED_TABLE]; // as in packed_widen_as
     packed_chunk of = *all;
     memcpy(table, all->table, sizeof table);

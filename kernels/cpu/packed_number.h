@@ -179,10 +179,12 @@ BERTH_INLINE berth_vec packed_scale(const packed_groups *of, int64_t group, int6
            berth_vec_load_as(of->scales, of->dtype, group * PACKED_WIDTH + output);
 }
 
-BERTH_INLINE void packed_add_total(float *total, berth_vec numbers, berth_vec scale,
-                                   float x_scale) {
-    berth_vec_store(total,
-                    berth_vec_fma(numbers, scale * berth_vec_of(x_scale), berth_vec_load(total)));
+// A total begins with the first group.
+BERTH_INLINE void packed_add_total(float *total, berth_vec numbers, berth_vec scale, float x_scale,
+                                   int is_first) {
+    const berth_vec by = scale * berth_vec_of(x_scale);
+    const berth_vec before = is_first ? berth_vec_of(0) : berth_vec_load(total);
+    berth_vec_store(total, berth_vec_fma(numbers, by, before));
 }
 
 #endif

@@ -55,7 +55,7 @@ BERTH_INLINE void packed_widen_step(packed_shape all, const packed_chunk *of, in
 // To panels of linear, one behind the other.
 BERTH_INLINE void packed_widen_as(packed_kind kind, int product, const packed_chunk *all,
                                   const float *zeros, float *to) {
-    const packed_shape shape = {kind, product, 1, 0, PACKED_VECTORS};
+    const packed_shape shape = {kind, product, 0, 0, PACKED_VECTORS};
     uint8_t table[PACKED_TABLE]; // no store changes it, for all that the compiler knows
     packed_chunk of = *all;
     memcpy(table, all->table, sizeof table);

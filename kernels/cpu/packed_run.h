@@ -108,7 +108,6 @@ static inline void packed_multiply_panels(const packed_job *in, int64_t panel, i
         .count = count,
         .room = room,
     };
-    memset(room->totals, 0, (size_t)(count * in->rows * PACKED_WIDTH) * sizeof(float));
     for (int64_t i = 0; i < count; ++i) {
         by[i] = packed_groups_of(in, panel + i, packed_sums_at(in, room->totals, i, 0));
         if (self->kind == PACKED_I8) {

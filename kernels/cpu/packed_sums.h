@@ -58,7 +58,7 @@ BERTH_INLINE void packed_add_some(packed_meaning of, const packed_groups *by, be
         for (int i = 0; i < 2; ++i) {
             const float of_x = by->x_sums[group * rows + row];
             packed_add_total(total + i * BERTH_LANES, packed_take(of, sums[i], less[i], of_x),
-                             scale[i], by->x_scales[group * rows + row]);
+                             scale[i], by->x_scales[group * rows + row], group == 0);
         }
     }
 }
@@ -72,20 +72,20 @@ BERTH_INLINE void packed_add_as(packed_meaning of, const packed_groups *all, int
     }
 }
 
-// Of a pair of panels.
+// Of a pair of panels. What there is most has loops of its own.
 static inline void packed_add_group(const packed_job *in, const packed_groups *by, int64_t group,
                                     const float *sums) {
+    const int are_integers = in->self->kind == PACKED_I8;
     const int are_turned = packed_is_turned(in->self->kind, in->self->product);
-    const int are_floats = by->dtype == BERTH_DTYPE_F32;
-    const int are_halves = by->dtype == BERTH_DTYPE_BF16;
-    if (in->self->kind == PACKED_I8) {
-        packed_add_as((packed_meaning){by->dtype, 1, 0}, by, group, in->rows, sums);
-    } else if (are_floats && are_turned) {
+    if (are_integers && by->dtype == BERTH_DTYPE_F32) {
+        packed_add_as((packed_meaning){BERTH_DTYPE_F32, 1, 0}, by, group, in->rows, sums);
+    } else if (are_turned && by->dtype == BERTH_DTYPE_F32) {
         packed_add_as((packed_meaning){BERTH_DTYPE_F32, 0, 1}, by, group, in->rows, sums);
-    } else if (are_halves && !are_turned) {
+    } else if (!are_integers && !are_turned && by->dtype == BERTH_DTYPE_BF16) {
         packed_add_as((packed_meaning){BERTH_DTYPE_BF16, 0, 0}, by, group, in->rows, sums);
     } else {
-        packed_add_as((packed_meaning){by->dtype, 0, are_turned}, by, group, in->rows, sums);
+        packed_add_as((packed_meaning){by->dtype, are_integers, are_turned}, by, group, in->rows,
+                      sums);
     }
 }
 
