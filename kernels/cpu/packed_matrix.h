@@ -21,6 +21,10 @@ typedef struct packed_line {
 #define PACKED_STEP     (2 * MATRIX_STEP) // bytes of both panels with a line of x
 #define PACKED_QUARTERS 4                 // of it, halves of both panels
 
+BERTH_INLINE int64_t packed_line_steps(packed_kind kind) {
+    return MATRIX_WORDS * 2 / packed_columns(kind);
+}
+
 BERTH_INLINE void packed_add_quarter(const packed_line *of, int quarter) {
     const int panel = quarter / 2;
     const int half = quarter % 2;
@@ -46,7 +50,7 @@ BERTH_INLINE void packed_line_as(packed_kind kind, const packed_chunk *all, char
     packed_chunk of = *all;
     memcpy(table, all->table, sizeof table);
     of.table = table;
-    const int64_t most = MATRIX_WORDS / packed_words(shape);
+    const int64_t most = packed_line_steps(kind);
     float *panels[2] = {(float *)(void *)widened, (float *)(void *)(widened + MATRIX_STEP)};
     int64_t step = 0;
     BERTH_UNROLL
@@ -100,7 +104,7 @@ static inline void packed_by_matrix(const packed_job *in, const packed_groups *b
         [PACKED_E4M3] = packed_line_of_PACKED_E4M3,
     };
     const packed *self = in->self;
-    const int64_t most = MATRIX_WORDS * 2 / packed_columns(self->kind);
+    const int64_t most = packed_line_steps(self->kind);
     char *widened = (char *)room->widened;
     char *other = widened + PACKED_STEP;
     packed_line before = {NULL, NULL};

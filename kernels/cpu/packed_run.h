@@ -10,6 +10,8 @@
 #define BERTH_KERNELS_CPU_PACKED_RUN_H
 
 #include <cpu/packed_matrix.h>
+#include <cpu/packed_rows.h>
+#include <cpu/packed_sums.h>
 #include <cpu/packed_x.h>
 
 // Of packed rows, and of one whose columns are floats (packed_run_again).
@@ -46,6 +48,12 @@ static inline void packed_store(const packed_job *in, int64_t panel, const float
     }
 }
 
+static inline void packed_load_zeros(const packed_groups *by, int64_t group, float *to) {
+    for (int64_t output = 0; output < PACKED_WIDTH; output += BERTH_LANES) {
+        berth_vec_store(to + output, packed_zeros(by, group, output));
+    }
+}
+
 static inline void packed_load_bias(const packed_job *in, int64_t panel, float *to) {
     const int64_t output = panel * PACKED_WIDTH;
     memset(to, 0, PACKED_WIDTH * sizeof(float));
@@ -76,8 +84,7 @@ static inline void packed_by_groups(const packed_job *in, const packed_groups *b
     }
 }
 
-// Few rows widen codes again for each of them, or so few at a time that they need no place: in
-// registers, or a line ahead of matrices.
+// So few that codes are widened as they are multiplied: in registers, or a line ahead of matrices.
 static inline int packed_are_few(const packed_job *in) {
     const packed *self = in->self;
     return self->kind != PACKED_I8 &&

@@ -11,12 +11,6 @@ static inline berth_span packed_group_steps(const packed *self, int64_t group) {
     return (berth_span){first, at_most(first + self->group, self->steps)};
 }
 
-static inline void packed_load_zeros(const packed_groups *by, int64_t group, float *to) {
-    for (int64_t output = 0; output < PACKED_WIDTH; output += BERTH_LANES) {
-        berth_vec_store(to + output, packed_zeros(by, group, output));
-    }
-}
-
 // What sums are, constants of the loops below.
 typedef struct packed_meaning {
     berth_dtype scales;
