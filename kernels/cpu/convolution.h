@@ -80,6 +80,13 @@ static inline berth_status conv_pack(const berth_op_site *site, uint64_t input,
     return BERTH_OK;
 }
 
+// Fewer channels than half a line of words would leave most of every matrix empty.
+static inline int conv_product(const convolution *self, berth_dtype x) {
+    const int64_t channels = self->is_patches ? self->columns : self->conv.in / self->conv.groups;
+    return channels >= MATRIX_WORDS ? product_of_panels(self->dtype, x, self->cpu)
+                                    : product_of_floats(self->dtype, x, self->cpu);
+}
+
 static inline berth_status conv_create(const berth_op_site *site, const berth_device *device,
                                        void **out_self) {
     const berth_status status = berth_instance_new(site, sizeof(convolution), out_self);
@@ -88,7 +95,7 @@ static inline berth_status conv_create(const berth_op_site *site, const berth_de
         *self = conv_read(site);
         self->host = site->host;
         self->cpu = device->self;
-        self->product = product_of_floats(self->dtype, site->inputs[X]->dtype, self->cpu);
+        self->product = conv_product(self, site->inputs[X]->dtype);
         if (!self->is_patches) {
             conv_size_stripes(self);
         }

@@ -12,7 +12,9 @@ enum { X, WEIGHT, BIAS };
 
 #define CONV_ROWS   256 // at a time
 #define CONV_PANELS 4   // that take turns with a chunk of the rows
+#define CONV_LINES  20  // of a chunk of a panel, by matrices: as many as the first cache can keep
 #define CONV_ALONE  (1 << 18)
+#define CONV_BEHIND 256 // floats behind a stripe of x, which a half of matrices may read
 
 typedef struct convolution {
     const berth_host *host;
@@ -48,7 +50,7 @@ typedef struct conv_job {
 typedef struct conv_room {
     float *sums;    // [CONV_PANELS][rows][PANEL]
     float *widened; // a chunk of a panel; then the sums of a panel, [PANEL][rows]
-    float *line;    // of x
+    float *line;    // of x, or as many as matrices take at once, twice
     float *x;       // of a stripe
     conv_tap *taps;
 } conv_room;
@@ -63,12 +65,15 @@ static inline int64_t conv_chunk(const convolution *self) {
 static inline uint64_t conv_lay_out(const convolution *self, char *memory, conv_room *out) {
     const berth_conv *conv = &self->conv;
     const int64_t pairs = pieces(conv->in / conv->groups, 2);
-    const int64_t channels = self->product == DOT_BF16 ? pairs : 2 * pairs;
+    const int64_t words = is_matrix(self->product)   ? pieces(pairs, MATRIX_WORDS) * MATRIX_WORDS
+                          : is_paired(self->product) ? pairs
+                                                     : 2 * pairs;
+    const int64_t lines = is_matrix(self->product) ? 2 * MATRIX_WORDS : 1;
     const uint64_t bytes[] = {
         panel_bytes_of(CONV_PANELS * CONV_ROWS * PANEL),
         panel_bytes_of(2 * conv_chunk(self) * PANEL),
-        panel_bytes_of(conv->stride[2] * self->pitch),
-        panel_bytes_of(self->is_patches ? 0 : channels * self->x_floats),
+        panel_bytes_of(lines * conv->stride[2] * self->pitch),
+        panel_bytes_of(self->is_patches ? 0 : words * self->x_floats + CONV_BEHIND),
         ((uint64_t)berth_conv_volume(conv->kernel) * sizeof(conv_tap) + 63) / 64 * 64,
     };
     uint64_t at[6] = {0};
@@ -117,7 +122,7 @@ static inline void conv_store(const conv_job *job, int64_t plane, int64_t positi
 
 // Columns of a patch: lines of the kernel, channel by channel, which lie in x as they are.
 static inline void conv_load(const void *context, int64_t row, int64_t first, int64_t count,
-                             float *to) {
+                             void *to) {
     const conv_job *job = context;
     const berth_conv *conv = &job->self->conv;
     const berth_tensor *x = job->args->inputs[X];
@@ -126,7 +131,7 @@ static inline void conv_load(const void *context, int64_t row, int64_t first, in
     const int64_t image = row / positions * conv->in;
     int64_t position[3];
     berth_conv_split(conv->positions, row % positions, position);
-    for (int64_t column = first, taken = 0; column < first + count; column += taken, to += taken) {
+    for (int64_t column = first, taken = 0; column < first + count; column += taken) {
         int64_t tap[3];
         berth_conv_split(conv->kernel, column % taps, tap);
         taken = at_most(conv->kernel[2] - tap[2], first + count - column);
@@ -134,7 +139,12 @@ static inline void conv_load(const void *context, int64_t row, int64_t first, in
         for (int dim = 0; dim < 3; ++dim) {
             at = at * conv->size[dim] + position[dim] * conv->stride[dim] + tap[dim];
         }
-        berth_load(berth_data(x), x->dtype, at, taken, to);
+        if (is_paired(job->self->product)) {
+            memcpy((uint16_t *)to + (column - first), (const uint16_t *)berth_data(x) + at,
+                   (size_t)taken * sizeof(uint16_t));
+        } else {
+            berth_load(berth_data(x), x->dtype, at, taken, (float *)to + (column - first));
+        }
     }
 }
 

@@ -63,13 +63,25 @@ static inline void experts_place(experts_job *job) {
 // ---- x ------------------------------------------------------------------------------------------
 
 static inline void experts_load(const void *rows, int64_t row, int64_t first, int64_t count,
-                                float *to) {
+                                void *to) {
     const experts_job *job = rows;
     const berth_tensor *x = job->args->inputs[X];
-    const float weight = berth_round_to(x->dtype, job->weight[row]);
-    berth_load(berth_row(x, job->first_token + job->token[row]), x->dtype, first, count, to);
-    for (int64_t i = 0; i < count && job->self->moe.is_weighted_first; ++i) {
-        to[i] = berth_round_to(x->dtype, to[i] * weight);
+    const char *from = berth_row(x, job->first_token + job->token[row]);
+    const int is_paired_x = is_paired(job->self->product);
+    const int is_weighted = job->self->moe.is_weighted_first;
+    if (is_paired_x && !is_weighted) {
+        memcpy(to, from + first * (int64_t)sizeof(uint16_t), (size_t)count * sizeof(uint16_t));
+        return;
+    }
+    float values[2 * PANEL_WORDS];
+    float *floats = is_paired_x ? values : to;
+    berth_load(from, x->dtype, first, count, floats);
+    for (int64_t i = 0; i < count && is_weighted; ++i) {
+        floats[i] =
+            berth_round_to(x->dtype, floats[i] * berth_round_to(x->dtype, job->weight[row]));
+    }
+    if (is_paired_x) {
+        berth_store(to, x->dtype, 0, count, floats);
     }
 }
 
@@ -94,11 +106,8 @@ static inline void experts_pack_part(const void *work, int64_t part, int64_t par
 
 // The columns of a row of a panel, rounded as x is.
 static inline void experts_round(berth_dtype dtype, float *columns) {
-    for (int64_t i = 0; i < PANEL && dtype == BERTH_DTYPE_BF16; ++i) {
-        columns[i] = berth_from_bf16(berth_to_bf16(columns[i]));
-    }
-    for (int64_t i = 0; i < PANEL && dtype == BERTH_DTYPE_F16; ++i) {
-        columns[i] = berth_from_f16(berth_to_f16(columns[i]));
+    for (int64_t i = 0; i < PANEL; i += BERTH_LANES) {
+        berth_vec_store(columns + i, berth_vec_round_to(dtype, berth_vec_load(columns + i)));
     }
 }
 

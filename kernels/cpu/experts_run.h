@@ -5,16 +5,13 @@
 #define BERTH_KERNELS_CPU_EXPERTS_RUN_H
 
 #include <cpu/experts_rows.h>
+#include <cpu/functions.h>
 
 // ---- W13 ----------------------------------------------------------------------------------------
 
-// Why two loops: e^x alone becomes vector code, inside the larger expression it does not.
 static inline void experts_silu(const float *gate, const float *up, float *to) {
-    for (int64_t i = 0; i < PANEL; ++i) {
-        to[i] = berth_exp_f32(-gate[i]);
-    }
-    for (int64_t i = 0; i < PANEL; ++i) {
-        to[i] = gate[i] / (1.0f + to[i]) * up[i];
+    for (int64_t i = 0; i < PANEL; i += BERTH_LANES) {
+        berth_vec_store(to + i, berth_vec_silu(berth_vec_load(gate + i)) * berth_vec_load(up + i));
     }
 }
 

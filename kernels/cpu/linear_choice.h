@@ -11,7 +11,7 @@
 #include <cpu/places.h>
 
 #define TRIED_PAIRS 64
-#define TRIALS      32 // some 100 microseconds in all
+#define TRIALS      256 // a millisecond in all: longer than a neighbour holds a core back at a stretch
 
 static inline int64_t nanoseconds_of(tile_fn function, const tile *work) {
     const int64_t start = nanoseconds_now();

@@ -109,8 +109,8 @@ BERTH_INLINE void matrix_keep(float *sums, int64_t rows, int64_t half, int secon
 
 BERTH_INLINE void matrix_add(matrix_shape shape, const char *weight, const char *x) {
     const int is_bytes = shape.product == MATRIX_BYTES;
-    berth_matrix_weight(weight, 0);
-    berth_matrix_weight(weight, 1);
+    berth_matrix_weight(weight, MATRIX_PAIR, 0);
+    berth_matrix_weight(weight, MATRIX_PAIR, 1);
     for (int second = 0; second < shape.halves; ++second) {
         berth_matrix_x(x + second * BERTH_MATRIX_ROWS * BERTH_LINE);
         berth_matrix_dot(is_bytes, second, 0);

@@ -31,7 +31,7 @@ BERTH_INLINE void packed_add_quarter(const packed_line *of, int quarter) {
     if (quarter == 0) {
         berth_matrix_x(of->x);
     }
-    berth_matrix_weight(of->widened + panel * MATRIX_STEP, half);
+    berth_matrix_weight(of->widened + panel * MATRIX_STEP, MATRIX_PAIR, half);
     berth_matrix_dot(0, panel, half);
 }
 

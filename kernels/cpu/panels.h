@@ -22,9 +22,9 @@
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-// Columns [first, first + count) of a row as floats.
+// Columns [first, first + count) of a row: floats, or bf16 for a product of pairs.
 typedef void (*panel_load_fn)(const void *context, int64_t row, int64_t first, int64_t count,
-                              float *to);
+                              void *to);
 
 // Rows that are to be packed for a product.
 typedef struct panel_rows {
@@ -46,18 +46,12 @@ static inline void panel_join(const float *pairs, int64_t words, float *to) {
 // Words [first, first + count) of a packed row, zero behind the last column.
 static inline void panel_words(const panel_rows *from, int64_t row, int64_t first, int64_t count,
                                float *to) {
-    float values[2 * PANEL_WORDS];
     const int64_t of_word = is_paired(from->product) ? 2 : 1;
-    const int64_t wanted = count * of_word;
-    const int64_t there = at_most(from->columns - first * of_word, wanted);
-    float *floats = of_word == 2 ? values : to;
-    from->load(from->context, row, first * of_word, there, floats);
-    for (int64_t i = there; i < wanted; ++i) {
-        floats[i] = 0;
-    }
-    if (of_word == 2) {
-        panel_join(values, count, to);
-    }
+    const int64_t column = first * of_word;
+    const int64_t there = at_most(from->columns - column, count * of_word);
+    const size_t bytes = (size_t)there * sizeof *to / (size_t)of_word;
+    from->load(from->context, row, column, there, to);
+    memset((char *)to + bytes, 0, (size_t)count * sizeof *to - bytes);
 }
 
 // Rows [first, end), a block, to its place.

@@ -69,9 +69,11 @@ static inline void berth_matrix_end(void) {
 
 // A tile of lines that are so many bytes apart.
 #define BERTH_MATRIX_LOAD(tile, from, step)                                                        \
-    __asm__ volatile("tileloadd (%0,%1,1), %%" tile ::"r"(from), "r"(INT64_C(step)) : "memory")
+    __asm__ volatile("tileloadd (%0,%1,1), %%" tile ::"r"(from), "r"((int64_t)(step)) : "memory")
 #define BERTH_MATRIX_STORE(tile, to, step)                                                         \
-    __asm__ volatile("tilestored %%" tile ", (%0,%1,1)" ::"r"(to), "r"(INT64_C(step)) : "memory")
+    __asm__ volatile("tilestored %%" tile ", (%0,%1,1)" ::"r"(to), "r"((int64_t)(step))            \
+                     : "memor"                                                                     \
+                       "y")
 
 BERTH_INLINE void berth_matrix_zero(void) {
     __asm__ volatile("tilezero %tmm0\n\ttilezero %tmm1\n\ttilezero %tmm2\n\ttilezero %tmm3");
@@ -101,12 +103,12 @@ BERTH_INLINE void berth_matrix_x(const void *x) {
     BERTH_MATRIX_LOAD("tmm4", x, 64);
 }
 
-// The weight with outputs [16 half, 16 half + 16) of a panel.
-BERTH_INLINE void berth_matrix_weight(const char *weight, int half) {
+// The weight with outputs [16 half, 16 half + 16) of a panel, whose pairs are `step` bytes apart.
+BERTH_INLINE void berth_matrix_weight(const char *weight, int64_t step, int half) {
     if (half) {
-        BERTH_MATRIX_LOAD("tmm7", weight + 64, 128);
+        BERTH_MATRIX_LOAD("tmm7", weight + 64, step);
     } else {
-        BERTH_MATRIX_LOAD("tmm6", weight, 128);
+        BERTH_MATRIX_LOAD("tmm6", weight, step);
     }
 }
 

@@ -13,7 +13,7 @@
 #define berth_matrix_take(sums, second)          ((void)(sums), (void)(second))
 #define berth_matrix_keep(sums, second)          ((void)(sums), (void)(second))
 #define berth_matrix_x(x)                        ((void)(x))
-#define berth_matrix_weight(weight, half)        ((void)(weight), (void)(half))
+#define berth_matrix_weight(weight, step, half)  ((void)(weight), (void)(step), (void)(half))
 #define berth_matrix_dot(is_bytes, second, half) ((void)(is_bytes), (void)(second), (void)(half))
 
 // sum += first · first + second · second of each pair of bf16. Only where berth_vec_has_dot holds.
