@@ -3,8 +3,6 @@
 // reference, whichever this machine would choose, and no result depends on the threads.
 #include <stdio.h>
 
-#include <cpu/cpu.h>
-
 #include "base/array.h"
 #include "support/op_case.h"
 #include "support/test.h"
@@ -61,26 +59,6 @@ static void check_cases(void) {
     }
 }
 
-// What the machine lacks is not chosen, whatever the device says.
 TEST(every_product_agrees_with_the_reference) {
-    static const struct {
-        int dot;
-        int matrices;
-    } wins[] = {
-        {-1, -1},
-        {1,  -1},
-        {1,  1 },
-    };
-    op_kernel_use(0);
-    if (op_kernel_find("conv2d") == NULL) {
-        SKIP("platform-cpu is not built");
-    }
-    berth_cpu *cpu = op_kernel_device()->self;
-    const berth_cpu measured = *cpu;
-    for (size_t i = 0; i < BERTH_COUNT(wins); ++i) {
-        cpu->bf16_dot_wins = wins[i].dot;
-        cpu->matrices_win = wins[i].matrices;
-        check_cases();
-    }
-    *cpu = measured;
+    op_kernel_products(check_cases);
 }

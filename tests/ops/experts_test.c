@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cpu/cpu.h>
-
 #include "base/array.h"
 #include "support/op_case.h"
 #include "support/test.h"
@@ -236,21 +234,12 @@ TEST(an_expert_errs_by_no_more_than_the_roundings_of_its_terms) {
     op_case_free(&one);
 }
 
-TEST(every_product_of_bf16_agrees_with_the_reference) {
-    op_kernel_use(0);
-    if (op_kernel_find("fused_moe") == NULL) {
-        SKIP("platform-cpu is not built");
-    }
-    berth_cpu *cpu = op_kernel_device()->self;
-    const berth_cpu measured = *cpu;
-    for (int wins = -1; wins <= 1; wins += 2) {
-        cpu->bf16_dot_wins = wins;
-        cpu->matrices_win = -1;
-        check_dtype("bf16");
-    }
-    cpu->matrices_win = 1;
+static void check_bf16(void) {
     check_dtype("bf16");
-    *cpu = measured;
+}
+
+TEST(every_product_of_bf16_agrees_with_the_reference) {
+    op_kernel_products(check_bf16);
 }
 
 TEST(a_choice_that_is_not_there_fails_the_step) {

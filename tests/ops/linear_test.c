@@ -121,46 +121,30 @@ TEST(a_row_of_scaled_linear_depends_on_no_other_row_and_on_no_thread) {
     check_every_set(&berth_op_scaled_linear, cases, BERTH_COUNT(cases));
 }
 
-// What the machine lacks is not chosen, whatever the device says.
+static void check_products(void) {
+    check_case(&berth_op_linear, "T=%d x=bf16[T,1030] weight=bf16[101,1030]! max=130");
+    check_case(&berth_op_packed_linear,
+               "T=%-3d x=bf16[T,516] weight=u8[101,258]<256! weight_scale=f32[101,5]! code=u4 "
+               "group_shape=1,128 max=130");
+    check_case(&berth_op_packed_linear,
+               "T=%-3d x=bf16[T,516] weight=u8[101,258]<256! weight_scale=f32[101,22]! code=u4 "
+               "group_shape=1,24 max=130");
+    check_case(&berth_op_packed_linear,
+               "T=%-3d x=bf16[T,517] weight=u8[333,517]<256! weight_scale=f32[333,1]! code=u8 "
+               "group_shape=1,-1 max=130");
+    check_case(&berth_op_scaled_linear,
+               "T=%-3d x=f8[T,517] x_scale=f32[T,5] weight=f8[333,517]! weight_scale=f32[3,5]! "
+               "group_shape=128,128 dtype=f32 max=130");
+    check_case(&berth_op_scaled_linear,
+               "T=%-3d x=i8[T,1031]<127 x_scale=f32[T,17] weight=i8[333,1031]<127! "
+               "weight_scale=f32[333,17]! group_shape=1,64 dtype=f32 max=130");
+    check_case(&berth_op_scaled_linear,
+               "T=%-3d x=i8[T,1031]<127 x_scale=f32[T,33] weight=i8[333,1031]<127! "
+               "weight_scale=f32[333,33]! group_shape=1,32 dtype=f32 max=130");
+}
+
 TEST(every_product_agrees_with_the_reference) {
-    static const struct {
-        int dot;
-        int matrices;
-    } wins[] = {
-        {-1, -1},
-        {1,  -1},
-        {1,  1 },
-    };
-    op_kernel_use(0);
-    if (op_kernel_find("linear") == NULL) {
-        SKIP("platform-cpu is not built");
-    }
-    berth_cpu *cpu = op_kernel_device()->self;
-    const berth_cpu measured = *cpu;
-    for (size_t i = 0; i < BERTH_COUNT(wins); ++i) {
-        cpu->bf16_dot_wins = wins[i].dot;
-        cpu->matrices_win = wins[i].matrices;
-        check_case(&berth_op_linear, "T=%d x=bf16[T,1030] weight=bf16[101,1030]! max=130");
-        check_case(&berth_op_packed_linear,
-                   "T=%-3d x=bf16[T,516] weight=u8[101,258]<256! weight_scale=f32[101,5]! code=u4 "
-                   "group_shape=1,128 max=130");
-        check_case(&berth_op_packed_linear,
-                   "T=%-3d x=bf16[T,516] weight=u8[101,258]<256! weight_scale=f32[101,22]! code=u4 "
-                   "group_shape=1,24 max=130");
-        check_case(&berth_op_packed_linear,
-                   "T=%-3d x=bf16[T,517] weight=u8[333,517]<256! weight_scale=f32[333,1]! code=u8 "
-                   "group_shape=1,-1 max=130");
-        check_case(&berth_op_scaled_linear,
-                   "T=%-3d x=f8[T,517] x_scale=f32[T,5] weight=f8[333,517]! weight_scale=f32[3,5]! "
-                   "group_shape=128,128 dtype=f32 max=130");
-        check_case(&berth_op_scaled_linear,
-                   "T=%-3d x=i8[T,1031]<127 x_scale=f32[T,17] weight=i8[333,1031]<127! "
-                   "weight_scale=f32[333,17]! group_shape=1,64 dtype=f32 max=130");
-        check_case(&berth_op_scaled_linear,
-                   "T=%-3d x=i8[T,1031]<127 x_scale=f32[T,33] weight=i8[333,1031]<127! "
-                   "weight_scale=f32[333,33]! group_shape=1,32 dtype=f32 max=130");
-    }
-    *cpu = measured;
+    op_kernel_products(check_products);
 }
 
 // What is asked for ahead changes no bit, and may lie anywhere: odd widths end inside a block.

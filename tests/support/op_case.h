@@ -160,6 +160,10 @@ size_t op_kernel_sets(void);
 void op_kernel_use(size_t set);
 // Threads of that set; 1 at the beginning.
 void op_kernel_threads(int64_t threads);
+// Calls `check` with each product of bf16 chosen in turn, on the first set: widened, by the dot
+// product, by matrices. What the machine lacks is not chosen, whatever the device says. The test is
+// skipped where the library is not built.
+void op_kernel_products(void (*check)(void));
 // platform-cpu's implementation of the op; NULL when there is none or the library is not built.
 const berth_op_impl *op_kernel_find(const char *op);
 const berth_device *op_kernel_device(void);

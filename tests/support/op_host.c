@@ -196,6 +196,29 @@ void op_kernel_threads(int64_t threads) {
     CHECK_OK(at_hand->platform->device->open(cpu, 0));
 }
 
+void op_kernel_products(void (*check)(void)) {
+    static const struct {
+        int dot;
+        int matrices;
+    } wins[] = {
+        {-1, -1},
+        {1,  -1},
+        {1,  1 },
+    };
+    if (!op_kernels_are_built()) {
+        SKIP("platform-cpu is not built");
+    }
+    op_kernel_use(0);
+    berth_cpu *cpu = at_hand->device.self;
+    const berth_cpu measured = *cpu;
+    for (size_t i = 0; i < BERTH_COUNT(wins); ++i) {
+        cpu->bf16_dot_wins = wins[i].dot;
+        cpu->matrices_win = wins[i].matrices;
+        check();
+    }
+    *cpu = measured;
+}
+
 const berth_op_impl *op_kernel_find(const char *op) {
     for (size_t i = 0; op_kernels_are_built() && i < at_hand->count; ++i) {
         if (strcmp(at_hand->rows[i]->op, op) == 0) {
