@@ -11,7 +11,7 @@
 #include <cpu/places.h>
 
 #define TRIED_PAIRS 64
-#define TRIALS      256 // a millisecond in all: longer than a neighbour holds a core back at a stretch
+#define TRIALS      256 // a millisecond in all: a neighbour may hold the core back for some of it
 
 static inline int64_t nanoseconds_of(tile_fn function, const tile *work) {
     const int64_t start = nanoseconds_now();
