@@ -19,7 +19,7 @@ typedef struct conv_lot {
     int64_t rows;
 } conv_lot;
 
-// Two lots that meet the same taps; the second may have no rows.
+// Two lots that meet the same taps; a second one without rows begins with the first.
 typedef struct conv_lots {
     conv_lot of[2];
     int64_t half; // rows of the registers
@@ -28,13 +28,8 @@ typedef struct conv_lots {
 // One tap with a line of channels, `at` floats from where the lots begin.
 BERTH_INLINE void conv_add_line(const char *weight, int64_t step, const conv_lots *lots, int64_t at,
                                 int halves) {
-    berth_matrix_weight(weight, step, 0);
-    berth_matrix_weight(weight, step, 1);
-    for (int second = 0; second < halves; ++second) {
-        berth_matrix_x(lots->of[second].x + at);
-        berth_matrix_dot(0, second, 0);
-        berth_matrix_dot(0, second, 1);
-    }
+    const void *const x[] = {lots->of[0].x + at, lots->of[1].x + at};
+    matrix_add((matrix_shape){MATRIX_BF16, halves}, weight, step, x);
 }
 
 // The same of pairs that are no whole line, and zeros.

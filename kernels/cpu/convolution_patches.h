@@ -64,10 +64,7 @@ static inline int64_t conv_chunk(const convolution *self) {
 // Lays a part's room out; returns its bytes.
 static inline uint64_t conv_lay_out(const convolution *self, char *memory, conv_room *out) {
     const berth_conv *conv = &self->conv;
-    const int64_t pairs = pieces(conv->in / conv->groups, 2);
-    const int64_t words = is_matrix(self->product)   ? pieces(pairs, MATRIX_WORDS) * MATRIX_WORDS
-                          : is_paired(self->product) ? pairs
-                                                     : 2 * pairs;
+    const int64_t words = panel_floats(conv->in / conv->groups, self->product);
     const int64_t lines = is_matrix(self->product) ? 2 * MATRIX_WORDS : 1;
     const uint64_t bytes[] = {
         panel_bytes_of(CONV_PANELS * CONV_ROWS * PANEL),

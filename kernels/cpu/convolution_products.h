@@ -112,7 +112,7 @@ static inline void conv_multiply_lines(const convolution *self, const conv_strip
     for (int64_t i = 0, taken = 0; i < count; i += taken) {
         conv_turn_to(self, stripe, i / across, slice);
         lots.of[0] = conv_lot_at(self, stripe, piece, i);
-        lots.of[1].rows = 0;
+        lots.of[1] = (conv_lot){.x = lots.of[0].x};
         taken = 1;
         if (i + 1 < count && conv_has_taps_of(self, stripe, (i + 1) / across, slice)) {
             lots.of[1] = conv_lot_at(self, stripe, piece, i + 1);

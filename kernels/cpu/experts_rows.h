@@ -73,12 +73,12 @@ static inline void experts_load(const void *rows, int64_t row, int64_t first, in
         memcpy(to, from + first * (int64_t)sizeof(uint16_t), (size_t)count * sizeof(uint16_t));
         return;
     }
+    const float weight = berth_round_to(x->dtype, job->weight[row]);
     float values[2 * PANEL_WORDS];
     float *floats = is_paired_x ? values : to;
     berth_load(from, x->dtype, first, count, floats);
     for (int64_t i = 0; i < count && is_weighted; ++i) {
-        floats[i] =
-            berth_round_to(x->dtype, floats[i] * berth_round_to(x->dtype, job->weight[row]));
+        floats[i] = berth_round_to(x->dtype, floats[i] * weight);
     }
     if (is_paired_x) {
         berth_store(to, x->dtype, 0, count, floats);

@@ -107,15 +107,23 @@ BERTH_INLINE void matrix_keep(float *sums, int64_t rows, int64_t half, int secon
     }
 }
 
-BERTH_INLINE void matrix_add(matrix_shape shape, const char *weight, const char *x) {
+// A line of both halves of x with one of the weight, whose pairs are `step` bytes apart.
+BERTH_INLINE void matrix_add(matrix_shape shape, const char *weight, int64_t step,
+                             const void *const x[2]) {
     const int is_bytes = shape.product == MATRIX_BYTES;
-    berth_matrix_weight(weight, MATRIX_PAIR, 0);
-    berth_matrix_weight(weight, MATRIX_PAIR, 1);
+    berth_matrix_weight(weight, step, 0);
+    berth_matrix_weight(weight, step, 1);
     for (int second = 0; second < shape.halves; ++second) {
-        berth_matrix_x(x + second * BERTH_MATRIX_ROWS * BERTH_LINE);
+        berth_matrix_x(x[second]);
         berth_matrix_dot(is_bytes, second, 0);
         berth_matrix_dot(is_bytes, second, 1);
     }
+}
+
+// Of a packed block, whose halves lie one behind the other.
+BERTH_INLINE void matrix_add_block(matrix_shape shape, const char *weight, const char *x) {
+    const void *const halves[] = {x, x + BERTH_MATRIX_ROWS * BERTH_LINE};
+    matrix_add(shape, weight, MATRIX_PAIR, halves);
 }
 
 // What is wanted next while lines at `at` are multiplied: with one block of rows what this one
@@ -146,13 +154,13 @@ BERTH_INLINE void multiply_lines(const tile *self, matrix_shape shape) {
     const char *x = (const char *)self->x;
     for (int64_t at = 0; at < whole; at += MATRIX_STEP, x += x_bytes) {
         matrix_fetch(self, at);
-        matrix_add(shape, self->weight + at, x);
+        matrix_add_block(shape, self->weight + at, x);
     }
     if (rest > 0) {
         _Alignas(BERTH_LINE) char last[MATRIX_STEP];
         memcpy(last, self->weight + whole, (size_t)rest);
         memset(last + rest, 0, sizeof last - (size_t)rest);
-        matrix_add(shape, last, x);
+        matrix_add_block(shape, last, x);
     }
 }
 

@@ -71,9 +71,7 @@ static inline void berth_matrix_end(void) {
 #define BERTH_MATRIX_LOAD(tile, from, step)                                                        \
     __asm__ volatile("tileloadd (%0,%1,1), %%" tile ::"r"(from), "r"((int64_t)(step)) : "memory")
 #define BERTH_MATRIX_STORE(tile, to, step)                                                         \
-    __asm__ volatile("tilestored %%" tile ", (%0,%1,1)" ::"r"(to), "r"((int64_t)(step))            \
-                     : "memor"                                                                     \
-                       "y")
+    __asm__ volatile("tilestored %%" tile ", (%0,%1,1)" ::"r"(to), "r"(INT64_C(step)) : "memory")
 
 BERTH_INLINE void berth_matrix_zero(void) {
     __asm__ volatile("tilezero %tmm0\n\ttilezero %tmm1\n\ttilezero %tmm2\n\ttilezero %tmm3");
