@@ -6,13 +6,16 @@
 
 #include <conv.h>
 #include <cpu/convolution_tile.h>
+#include <cpu/fetch.h>
 #include <cpu/panels.h>
 
 enum { X, WEIGHT, BIAS };
 
-#define CONV_ROWS   256 // at a time
-#define CONV_PANELS 4   // that take turns with a chunk of the rows
-#define CONV_LINES  20  // of a chunk of a panel, by matrices: as many as the first cache can keep
+#define CONV_ROWS   256        // at a time
+#define CONV_PANELS 4          // that take turns with a chunk of the rows
+#define CONV_CHUNK  (16 << 10) // bytes of a panel's chunk, with x what the first cache can keep
+#define CONV_LINES  20         // of a chunk by matrices
+#define CONV_AHEAD  4          // channels of x that are on their way while one is packed
 #define CONV_ALONE  (1 << 18)
 #define CONV_BEHIND 256 // floats behind a stripe of x, which a half of matrices may read
 
@@ -55,10 +58,17 @@ typedef struct conv_room {
     conv_tap *taps;
 } conv_room;
 
-// The largest chunk, in pairs of columns.
+// The largest chunk of a stripe, in taps of pairs of channels: all of a pair at least.
 static inline int64_t conv_chunk(const convolution *self) {
     const int64_t taps = berth_conv_volume(self->conv.kernel);
-    return self->is_patches || taps < PANEL_CHUNK ? PANEL_CHUNK : taps;
+    const int64_t most = CONV_CHUNK / line_bytes(is_paired(self->product) ? DOT_BF16 : TIMES_F32);
+    return taps < most ? most / taps * taps : taps;
+}
+
+// Floats of a chunk that is widened, or of the sums of a panel.
+static inline int64_t conv_widened(const convolution *self) {
+    const int64_t pairs = self->is_patches ? PANEL_CHUNK : conv_chunk(self);
+    return (2 * pairs > CONV_ROWS ? 2 * pairs : CONV_ROWS) * PANEL;
 }
 
 // Lays a part's room out; returns its bytes.
@@ -68,10 +78,10 @@ static inline uint64_t conv_lay_out(const convolution *self, char *memory, conv_
     const int64_t lines = is_matrix(self->product) ? 2 * MATRIX_WORDS : 1;
     const uint64_t bytes[] = {
         panel_bytes_of(CONV_PANELS * CONV_ROWS * PANEL),
-        panel_bytes_of(2 * conv_chunk(self) * PANEL),
+        panel_bytes_of(conv_widened(self)),
         panel_bytes_of(lines * conv->stride[2] * self->pitch),
         panel_bytes_of(self->is_patches ? 0 : words * self->x_floats + CONV_BEHIND),
-        ((uint64_t)berth_conv_volume(conv->kernel) * sizeof(conv_tap) + 63) / 64 * 64,
+        ((uint64_t)conv_chunk(self) * sizeof(conv_tap) + 63) / 64 * 64,
     };
     uint64_t at[6] = {0};
     for (int i = 0; i < 5; ++i) {

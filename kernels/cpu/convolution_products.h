@@ -60,12 +60,27 @@ static inline int conv_has_taps_of(const convolution *self, const conv_stripe *s
     return met.first == slice->lines.first && met.end == slice->lines.end;
 }
 
+// Those of one pair for all pairs of a slice, so that a tile has one loop of them.
+static inline void conv_repeat_taps(const convolution *self, conv_slice *slice) {
+    conv_tile *piece = &slice->piece;
+    const int64_t of_pair = is_paired(self->product) ? self->x_floats : 2 * self->x_floats;
+    const int64_t count = piece->tap_count;
+    piece->tap_count = piece->pairs * count;
+    for (int64_t i = count; i < piece->tap_count; ++i) {
+        const conv_tap before = slice->taps[i - count];
+        slice->taps[i] = (conv_tap){before.x + of_pair, before.weight + piece->weight_bytes};
+    }
+}
+
 static inline void conv_turn_to(const convolution *self, const conv_stripe *stripe, int64_t line,
                                 conv_slice *slice) {
     if (!conv_has_taps_of(self, stripe, line, slice)) {
         slice->lines = conv_lines_met(self, stripe, line);
         slice->piece.taps = slice->taps;
         slice->piece.tap_count = conv_find_taps(self, stripe, slice->lines, slice->taps);
+        if (!is_matrix(self->product)) {
+            conv_repeat_taps(self, slice);
+        }
     }
 }
 
@@ -83,7 +98,7 @@ static inline void conv_multiply_slice(const convolution *self, const conv_strip
             piece->x = x + line * conv_line_floats(self) + rows.first;
             tiles_of[rows.end - rows.first](piece);
             piece->sums += (rows.end - rows.first) * PANEL;
-            piece->next += piece->pairs * piece->tap_count * piece->next_step;
+            piece->next += piece->tap_count * piece->next_step;
         }
     }
 }

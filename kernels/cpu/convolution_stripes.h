@@ -58,10 +58,9 @@ static inline void conv_size_stripes(convolution *self) {
     const int64_t floats = conv->kernel[0] * self->x_lines * conv->stride[2] * self->pitch;
     // An odd number of cache lines, so that channels do not meet in few sets of a cache.
     self->x_floats = (pieces(floats, 16) | 1) * 16;
+    self->chunk_pairs = conv_chunk(self) / taps;
     if (is_matrix(self->product)) {
         self->chunk_pairs = taps < CONV_LINES ? CONV_LINES / taps * MATRIX_WORDS : MATRIX_WORDS;
-    } else {
-        self->chunk_pairs = taps < PANEL_CHUNK ? PANEL_CHUNK / taps : 1;
     }
 }
 
@@ -131,6 +130,7 @@ static inline void conv_load_words(const convolution *self, const conv_source *f
     if (count == 0) {
         return;
     }
+    berth_fetch(berth_data(from->x), from->x->dtype, at + CONV_AHEAD * from->apart, count, 0);
     if (is_paired(self->product)) {
         const uint16_t *words = (const uint16_t *)berth_data(from->x) + at;
         conv_join(words, from->channels > 1 ? words + from->apart : NULL, count, to);

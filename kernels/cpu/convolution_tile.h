@@ -10,9 +10,11 @@
 
 #include <cpu/linear_tile.h>
 
+#define CONV_X_AHEAD 16 // floats of every channel, which neighbours further on meet
+
 typedef struct conv_tap {
     int64_t x;      // floats from where the kernel begins to what the tap meets
-    int64_t weight; // bytes from the first tap of a pair of channels to this one
+    int64_t weight; // bytes from the first tap to this one
 } conv_tap;
 
 typedef struct conv_tile {
@@ -21,7 +23,7 @@ typedef struct conv_tile {
     const float *x;       // where the kernel begins at the first row, in the same pair
     int64_t x_floats;     // of a channel; for DOT_BF16 of a pair
     int64_t pairs;
-    const conv_tap *taps;
+    const conv_tap *taps; // of all pairs; for matrices of one
     int64_t tap_count;
     float *sums;      // [rows][PANEL]
     const char *next; // weight that is wanted later: next_step bytes come nearer with each tap
@@ -34,25 +36,19 @@ typedef void (*conv_tile_fn)(const conv_tile *self);
 BERTH_INLINE void conv_add(const conv_tile *self, tile_shape shape, tile_sums sums) {
     const int is_pair = shape.product == DOT_BF16;
     const conv_tap *const end = self->taps + self->tap_count;
+    const char *const weight = self->weight;
+    const float *const first = self->x;
+    const float *const second = self->x + self->x_floats;
     const char *next = self->next;
-    const char *weight = self->weight;
-    const float *x = self->x;
-    for (int64_t pair = 0; pair < self->pairs; ++pair) {
-        for (const conv_tap *tap = self->taps; tap != end; ++tap) {
-            const char *line = weight + tap->weight;
-            BERTH_UNROLL
-            for (int at = 0; at < line_bytes(shape.product); at += 64) {
-                BERTH_PREFETCH(line + NEAR_BYTES + at);
-            }
-            BERTH_PREFETCH_FAR(next);
-            next += self->next_step;
-            add_column(shape, sums, line, 0, x + tap->x);
-            if (!is_pair) {
-                add_column(shape, sums, line, 1, x + self->x_floats + tap->x);
-            }
+    for (const conv_tap *tap = self->taps; tap != end; ++tap) {
+        BERTH_PREFETCH_FAR(next);
+        next += self->next_step;
+        BERTH_PREFETCH(first + tap->x + CONV_X_AHEAD);
+        add_column(shape, sums, weight + tap->weight, 0, first + tap->x);
+        if (!is_pair) {
+            BERTH_PREFETCH(second + tap->x + CONV_X_AHEAD);
+            add_column(shape, sums, weight + tap->weight, 1, second + tap->x);
         }
-        weight += self->weight_bytes;
-        x += is_pair ? self->x_floats : 2 * self->x_floats;
     }
 }
 
