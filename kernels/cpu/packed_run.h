@@ -99,8 +99,9 @@ static inline void packed_few_rows(const packed_job *in, const packed_groups *by
         return;
     }
     const packed_chunk all = packed_chunk_of(in, codes, (berth_span){0, self->steps});
-    const packed_fn *few =
-        self->product == DOT_BF16 ? packed_dots[self->kind] : packed_floats[self->kind];
+    const packed_fn *few = self->product == DOT_BF16                   ? packed_dots[self->kind]
+                           : self->kind == PACKED_E4M3 && in->x_scales ? packed_e4m3s
+                                                                       : packed_floats[self->kind];
     few[in->rows](&all, by, self->group);
 }
 

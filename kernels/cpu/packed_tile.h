@@ -37,6 +37,12 @@ typedef struct packed_shape {
 
 #define PACKED_VECTORS (PACKED_WIDTH / BERTH_LANES)
 
+// Vectors of so many rows: as many sums as can be added at once, and as fit in any set's registers.
+#define PACKED_FIT(rows)                                                                           \
+    (BERTH_TILE_ROWS * 4 / 3 / ((rows) == 3 ? 4 : (rows)) < PACKED_VECTORS                         \
+         ? BERTH_TILE_ROWS * 4 / 3 / ((rows) == 3 ? 4 : (rows))                                    \
+         : PACKED_VECTORS)
+
 typedef berth_vec packed_vectors[PACKED_VECTORS];
 typedef berth_vec packed_sums[PACKED_FEW][PACKED_VECTORS];
 

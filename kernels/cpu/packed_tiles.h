@@ -5,18 +5,14 @@
 #define BERTH_KERNELS_CPU_PACKED_TILES_H
 
 #include <cpu/linear_matrix.h>
-#include <cpu/packed_tile.h>
+#include <cpu/packed_e4m3.h>
 
 // ---- floats and bf16 ----------------------------------------------------------------------------
 
-// So many sums as can be added at once, and as fit in any set's registers.
 #define PACKED_TILE(product, kind, rows)                                                           \
     static void product##_##kind##_##rows(const packed_chunk *of, const packed_groups *by,         \
                                           int64_t steps) {                                         \
-        enum {                                                                                     \
-            FIT = BERTH_TILE_ROWS * 4 / 3 / ((rows) == 3 ? 4 : (rows)),                            \
-            VECTORS = FIT < PACKED_VECTORS ? FIT : PACKED_VECTORS                                  \
-        };                                                                                         \
+        enum { VECTORS = PACKED_FIT(rows) };                                                       \
         for (int first = 0; first < PACKED_VECTORS; first += VECTORS) {                            \
             packed_multiply((packed_shape){kind, product, rows, first, VECTORS}, of, by, steps);   \
         }                                                                                          \
@@ -46,6 +42,9 @@ static const packed_fn packed_floats[][PACKED_FEW + 1] = {
     PACKED_ROW(TIMES_F32, PACKED_E2M1),
     PACKED_ROW(TIMES_F32, PACKED_E4M3),
 };
+
+// By x that is of e4m3, too.
+static const packed_fn packed_e4m3s[PACKED_FEW + 1] = {NULL, e4m3_1, e4m3_2, e4m3_3, e4m3_4};
 
 static const packed_fn packed_dots[][PACKED_FEW + 1] = {
     PACKED_ROW(DOT_BF16, PACKED_U4),

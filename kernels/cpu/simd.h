@@ -68,7 +68,7 @@
 //                   of each byte of a third one name
 //
 // dot, dot_bytes, pick_bytes and pack_above, with spread_words, are for machines that
-// berth_vec_has_… them, join_bf16 for those with dot, add_down, add_up, larger_bytes, if_bytes and
+// berth_vec_has_… them, join_bf16 for those with dot, add_down, add_up, if_bytes and
 // are_bytes for those with pick_bytes; not_at_most, …_lanes for sets with BERTH_HAS_TABLE.
 //
 // And products of matrices, where berth_matrix_is_there, which asks the system for its registers:

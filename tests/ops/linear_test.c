@@ -2,6 +2,7 @@
 // What linear, packed_linear and scaled_linear of platform-cpu promise beyond the cases: a row's
 // result depends on nothing but the row, and all products of bf16 and bytes agree with the
 // reference, whichever this machine would choose.
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -119,6 +120,39 @@ TEST(a_row_of_scaled_linear_depends_on_no_other_row_and_on_no_thread) {
         "group_shape=128,128 dtype=f32 max=130",
     };
     check_every_set(&berth_op_scaled_linear, cases, BERTH_COUNT(cases));
+}
+
+enum { NAN_COLUMNS = 66, NAN_OUTPUTS = 70, NAN_AT = 37 };
+
+// Outputs with a code that is no number are none, in every row, and no others.
+static void check_nan(int rows) {
+    op_case some;
+    op_results before;
+    op_results after;
+    build_rows(&some, &berth_op_scaled_linear,
+               "T=%-3d x=f8[T,66] x_scale=f32[T,1] weight=f8[70,66]! weight_scale=f32[70,1]! "
+               "group_shape=1,-1 dtype=f32 max=130",
+               rows, NULL);
+    op_case_run(&some, op_kernel_find("scaled_linear"), &before);
+    op_tensor_set(op_case_operand(&some, "weight"), NAN_AT * NAN_COLUMNS + 1, -NAN);
+    op_case_run(&some, op_kernel_find("scaled_linear"), &after);
+    for (int i = 0; i < rows * NAN_OUTPUTS; ++i) {
+        const double was = op_tensor_get(&before.outputs[0], i);
+        const double is = op_tensor_get(&after.outputs[0], i);
+        CHECK(i % NAN_OUTPUTS == NAN_AT ? isnan(is) : is == was);
+    }
+    op_results_free(&before);
+    op_results_free(&after);
+    op_case_free(&some);
+}
+
+TEST(a_code_that_is_no_number_makes_its_output_none) {
+    for (size_t set = 0; set < op_kernel_sets(); ++set) {
+        op_kernel_use(set);
+        for (int rows = 1; rows <= 6; ++rows) {
+            check_nan(rows);
+        }
+    }
 }
 
 static void check_products(void) {

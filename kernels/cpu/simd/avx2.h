@@ -166,6 +166,10 @@ BERTH_INLINE berth_vec_words berth_vec_larger_words(berth_vec_words a, berth_vec
     return (berth_vec_words)_mm256_max_epu16((__m256i)a, (__m256i)b);
 }
 
+BERTH_INLINE berth_vec_bits berth_vec_larger_bytes(berth_vec_bits a, berth_vec_bits b) {
+    return (berth_vec_bits)_mm256_max_epu8((__m256i)a, (__m256i)b);
+}
+
 BERTH_INLINE berth_vec_bits berth_vec_pack(berth_vec_words ab, berth_vec_words cd) {
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     const __m256i packed = _mm256_packus_epi16((__m256i)ab, (__m256i)cd);

@@ -29,7 +29,6 @@
 #define berth_vec_pack_above(to, a, b)      ((void)(to), (void)(a), (void)(b), 0U)
 #define berth_vec_spread_words(from, words) ((void)(from), (void)(words), berth_vec_of(0))
 #define berth_vec_has_pack_above()          0
-#define berth_vec_larger_bytes(a, b)        ((void)(b), (a))
 #define berth_vec_if_bytes(a, b)            ((void)(a), (b))
 #define berth_vec_are_bytes(a, b)           ((void)(a), (void)(b), 0)
 #define berth_vec_add_down(a, b)            ((a) + (b))

@@ -88,6 +88,12 @@ BERTH_INLINE berth_vec_words berth_vec_larger_words(berth_vec_words a, berth_vec
     return (a & is_larger) | (b & ~is_larger);
 }
 
+BERTH_INLINE berth_vec_bits berth_vec_larger_bytes(berth_vec_bits a, berth_vec_bits b) {
+    typedef uint8_t all_bytes __attribute__((vector_size(sizeof a)));
+    const berth_vec_bits is_larger = (berth_vec_bits)((all_bytes)a > (all_bytes)b);
+    return (a & is_larger) | (b & ~is_larger);
+}
+
 BERTH_INLINE berth_vec_bits berth_vec_pack(berth_vec_words ab, berth_vec_words cd) {
     typedef uint8_t bytes __attribute__((vector_size(BERTH_LANES * 4)));
     return (berth_vec_bits)__builtin_shufflevector((bytes)ab, (bytes)cd, 0, 2, 4, 6, 8, 10, 12, 14,
