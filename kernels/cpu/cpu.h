@@ -31,6 +31,8 @@ typedef struct berth_cpu {
     int matrices_win;
     // The same of asking for four pages in turns of a weight that is read once (places.h).
     int places_win;
+    // The same of the shifts that make codes of e4m3 floats (packed_e4m3.h).
+    int e4m3_shifts_win;
     // Calls work(work, part, parts) once for every part, each on its own thread, the same part
     // always on the same one; returns when all have ended. From one thread at a time.
     void (*run)(const struct berth_cpu *cpu, berth_work_fn function, const void *work);

@@ -1,43 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// A few rows of codes of e4m3 by a weight of the same, as floats: for sets without the tables of
-// bytes that pairs of bf16 are made by (packed_number.h).
+// A few rows by a weight of e4m3 as floats: for sets without the tables of bytes that pairs of bf16
+// are made by (packed_number.h). In one of two ways, whose results have the same bits:
 //
-// The sign, the exponent and the mantissa of a code are moved to where a float has them, which then
-// is 2^-120 of the number, a subnormal one too. x is so much larger meanwhile that no product is
-// subnormal; as both are powers of two, sums have the bits that packed_tile.h gives them. Two
-// outputs by two columns lie in 32 bits, so nothing has to be taken apart: 9 instructions for
-// four vectors of numbers, where widening by way of f16 takes four times as many.
+//   halves   the sign, the exponent and the mantissa of a code are moved to where an f16 has them,
+//            in words of whole vectors, and an f16 becomes a float in one instruction
+//   shifts   they are moved to where a float has them, which then is 2^-120 of the number; x, codes
+//            as well, is so much larger that no product is subnormal. Nine instructions for four
+//            vectors of numbers, and none that takes two steps
+//
+// A subnormal code is a subnormal float by shifts. A Zen 3 does not mind and reads 1.4 times as
+// fast by shifts; an Emerald Rapids takes a hundred cycles for each product with one (by shifts 0.5
+// GB/s of uniform codes). So e4m3_choose measures. NaN is looked for beside the products: it is
+// seldom.
 #ifndef BERTH_KERNELS_CPU_PACKED_E4M3_H
 #define BERTH_KERNELS_CPU_PACKED_E4M3_H
 
 #include <math.h>
 
+#include <cpu/cpu.h>
 #include <cpu/packed_tile.h>
 
-#define E4M3_X_RAISE 0x1p60f // x is at most 448
+#define E4M3_COLUMNS 2       // of a step
+#define E4M3_RAISE   0x1p60f // of x, which is at most 448
 #define E4M3_FACTOR  0x1p60f // what is left of 2^120
 
-#define E4M3_COLUMNS 2 // of a step
-
-// The numbers of a step for two vectors of outputs: those of even outputs, then those of odd ones.
-typedef struct e4m3_numbers {
-    berth_vec of[2][E4M3_COLUMNS];
-} e4m3_numbers;
+enum { E4M3_HALVES, E4M3_SHIFTS };
 
 typedef int16_t e4m3_words __attribute__((vector_size(BERTH_LANES * 4)));
 
-// Of the code in the upper byte of every word: what a float's upper half is.
-BERTH_INLINE berth_vec_bits e4m3_halves(berth_vec_bits codes) {
-    return (berth_vec_bits)((e4m3_words)codes >> 4) & 0x87f087f0u;
+// What codes in the upper bytes of words are as f16, 2^-8 of their numbers, or as the upper halves
+// of floats; NaN is 480.
+BERTH_INLINE e4m3_words e4m3_moved(int way, berth_vec_bits codes) {
+    const e4m3_words words = (e4m3_words)codes;
+    return way == E4M3_SHIFTS ? (words >> 4) & (int16_t)0x87f0 : (words >> 1) & (int16_t)0xbf80;
 }
 
-BERTH_INLINE e4m3_numbers e4m3_numbers_of(berth_vec_bits codes) {
-    const berth_vec_bits first = e4m3_halves((berth_vec_bits)((e4m3_words)codes << 8));
-    const berth_vec_bits second = e4m3_halves(codes);
-    return (e4m3_numbers){
-        .of = {{berth_vec_first_of((berth_vec)first), berth_vec_first_of((berth_vec)second)},
-               {berth_vec_second_of((berth_vec)first), berth_vec_second_of((berth_vec)second)}},
-    };
+// Vector `which` of the two that such words are for: the first and the second outputs, by shifts
+// the even and the odd ones.
+BERTH_INLINE berth_vec e4m3_number(int way, e4m3_words moved, int which) {
+    berth_vec_halves halves[2];
+    if (way == E4M3_SHIFTS) {
+        return which == 0 ? berth_vec_first_of((berth_vec)moved)
+                          : berth_vec_second_of((berth_vec)moved);
+    }
+    memcpy(halves, &moved, sizeof halves);
+    return packed_as_f16(halves[which]);
 }
 
 // Whether a byte of such maxima is that of a NaN.
@@ -73,40 +80,48 @@ BERTH_INLINE void e4m3_add_marks(packed_shape shape, const float *marks, packed_
     }
 }
 
-// Returns what is the larger of every byte, this step's without their signs or `largest`.
-BERTH_INLINE berth_vec_bits e4m3_add_step(packed_shape shape, packed_sums sums,
-                                          const packed_chunk *of, int64_t step,
-                                          berth_vec_bits largest) {
-    const float *x = of->x + step * E4M3_COLUMNS * shape.rows;
-    berth_vec values[PACKED_FEW][E4M3_COLUMNS];
-    BERTH_UNROLL
-    for (int i = 0; i < shape.rows * E4M3_COLUMNS; ++i) {
-        values[i % shape.rows][i / shape.rows] =
-            berth_vec_of_bits(x + i) * berth_vec_of(E4M3_X_RAISE);
-    }
+// The numbers of a step; returns what is the larger of every byte, these codes' without their signs
+// or `largest`.
+BERTH_INLINE berth_vec_bits e4m3_load(packed_shape shape, int way, const uint8_t *codes,
+                                      packed_vectors numbers[E4M3_COLUMNS],
+                                      berth_vec_bits largest) {
     BERTH_UNROLL
     for (int i = 0; i < shape.vectors; i += 2) {
-        const berth_vec_bits codes = packed_bits(packed_at(shape.kind, of, step, shape.first + i));
-        const e4m3_numbers numbers = e4m3_numbers_of(codes);
-        largest = berth_vec_larger_bytes(largest, codes & 0x7f7f7f7fu);
+        const berth_vec_bits bits = packed_bits(codes + i * BERTH_LANES * E4M3_COLUMNS);
+        const e4m3_words first = e4m3_moved(way, (berth_vec_bits)((e4m3_words)bits << 8));
+        const e4m3_words second = e4m3_moved(way, bits);
+        largest = berth_vec_larger_bytes(largest, bits & 0x7f7f7f7fu);
         BERTH_UNROLL
-        for (int at = 0; at < 2 * E4M3_COLUMNS * shape.rows; ++at) {
-            const int row = at % shape.rows;
-            const int odd = at / shape.rows % 2;
-            const int column = at / shape.rows / 2;
-            sums[row][i + odd] = berth_vec_add_product(sums[row][i + odd], numbers.of[odd][column],
-                                                       values[row][column]);
+        for (int which = 0; which < 2; ++which) {
+            numbers[0][i + which] = e4m3_number(way, first, which);
+            numbers[1][i + which] = e4m3_number(way, second, which);
         }
     }
     return largest;
 }
 
-// Even and odd outputs by turns again.
-BERTH_INLINE void e4m3_settle(packed_shape shape, packed_sums sums) {
+BERTH_INLINE void e4m3_add(packed_shape shape, int way, packed_sums sums, packed_vectors numbers,
+                           const float *x) {
+    const berth_vec raise = berth_vec_of(way == E4M3_SHIFTS ? E4M3_RAISE : 1);
     BERTH_UNROLL
     for (int row = 0; row < shape.rows; ++row) {
+        const berth_vec value = berth_vec_of_bits(x + row) * raise;
         BERTH_UNROLL
-        for (int i = 0; i < shape.vectors; i += 2) {
+        for (int i = 0; i < shape.vectors; ++i) {
+            sums[row][i] = add_product(shape.product, sums[row][i], numbers[i], value);
+        }
+    }
+}
+
+// Even and odd outputs by turns again.
+BERTH_INLINE void e4m3_settle(packed_shape shape, int way, packed_sums sums) {
+    if (way == E4M3_HALVES) {
+        return;
+    }
+    BERTH_UNROLL
+    for (int i = 0; i < shape.vectors; i += 2) {
+        BERTH_UNROLL
+        for (int row = 0; row < shape.rows; ++row) {
             const berth_vec even = sums[row][i];
             const berth_vec odd = sums[row][i + 1];
             sums[row][i] = berth_vec_low(even, odd);
@@ -116,11 +131,11 @@ BERTH_INLINE void e4m3_settle(packed_shape shape, packed_sums sums) {
 }
 
 // As packed_multiply.
-BERTH_INLINE void e4m3_multiply(packed_shape shape, const packed_chunk *all,
+BERTH_INLINE void e4m3_multiply(packed_shape shape, int way, const packed_chunk *all,
                                 const packed_groups *groups, int64_t steps) {
     const packed_chunk of = *all;
     packed_groups by = *groups;
-    by.factor = E4M3_FACTOR;
+    by.factor = way == E4M3_SHIFTS ? E4M3_FACTOR : by.factor;
     for (int64_t first = 0, group = 0; first < of.steps; first += steps, ++group) {
         const berth_span span = {first, at_most(first + steps, of.steps)};
         berth_vec_bits largest = {0};
@@ -128,10 +143,15 @@ BERTH_INLINE void e4m3_multiply(packed_shape shape, const packed_chunk *all,
         packed_sums sums;
         packed_begin(shape, &by, group, sums, zeros);
         for (int64_t step = span.first; step < span.end; ++step) {
+            const float *x = of.x + step * E4M3_COLUMNS * shape.rows;
+            packed_vectors numbers[E4M3_COLUMNS];
             packed_prefetch(shape, &of, step);
-            largest = e4m3_add_step(shape, sums, &of, step, largest);
+            largest = e4m3_load(shape, way, packed_at(shape.kind, &of, step, shape.first), numbers,
+                                largest);
+            e4m3_add(shape, way, sums, numbers[0], x);
+            e4m3_add(shape, way, sums, numbers[1], x + shape.rows);
         }
-        e4m3_settle(shape, sums);
+        e4m3_settle(shape, way, sums);
         if (__builtin_expect(e4m3_has_nan(largest), 0)) {
             float marks[PACKED_WIDTH];
             e4m3_mark_nan(&of, span, marks);
@@ -141,17 +161,54 @@ BERTH_INLINE void e4m3_multiply(packed_shape shape, const packed_chunk *all,
     }
 }
 
-#define E4M3_TILE(rows)                                                                            \
-    static void e4m3_##rows(const packed_chunk *of, const packed_groups *by, int64_t steps) {      \
+#define E4M3_TILE(way, rows)                                                                       \
+    static void way##_##rows(const packed_chunk *of, const packed_groups *by, int64_t steps) {     \
         enum { VECTORS = PACKED_FIT(rows) };                                                       \
         for (int first = 0; first < PACKED_VECTORS; first += VECTORS) {                            \
             const packed_shape shape = {PACKED_E4M3, TIMES_F32, rows, first, VECTORS};             \
-            e4m3_multiply(shape, of, by, steps);                                                   \
+            e4m3_multiply(shape, way, of, by, steps);                                              \
         }                                                                                          \
     }
-E4M3_TILE(1)
-E4M3_TILE(2)
-E4M3_TILE(3)
-E4M3_TILE(4)
+E4M3_TILE(E4M3_HALVES, 1)
+E4M3_TILE(E4M3_HALVES, 2)
+E4M3_TILE(E4M3_HALVES, 3)
+E4M3_TILE(E4M3_HALVES, 4)
+E4M3_TILE(E4M3_SHIFTS, 1)
+E4M3_TILE(E4M3_SHIFTS, 2)
+E4M3_TILE(E4M3_SHIFTS, 3)
+E4M3_TILE(E4M3_SHIFTS, 4)
+
+// ---- choosing -----------------------------------------------------------------------------------
+
+#define E4M3_TRIALS 256 // of less than a microsecond
+#define E4M3_STEPS  32
+
+// 1: shifts are faster, with a weight of which every code is subnormal; -1: they are not.
+static inline int e4m3_choose(void) {
+    static const packed_fn ways[] = {E4M3_HALVES_1, E4M3_SHIFTS_1};
+    uint8_t codes[E4M3_STEPS * PACKED_WIDTH * E4M3_COLUMNS];
+    float ones[E4M3_STEPS * E4M3_COLUMNS];
+    const float scales[PACKED_WIDTH] = {0};
+    float totals[PACKED_WIDTH];
+    int64_t best[2] = {INT64_MAX, INT64_MAX};
+    memset(codes, 1, sizeof codes);
+    for (int i = 0; i < E4M3_STEPS * E4M3_COLUMNS; ++i) {
+        ones[i] = 1;
+    }
+    const packed_chunk of = {.codes = codes, .x = ones, .steps = E4M3_STEPS};
+    const packed_groups by = {
+        .scales = scales,
+        .x_sums = ones,
+        .x_scales = ones,
+        .totals = totals,
+        .dtype = BERTH_DTYPE_F32,
+    };
+    for (int trial = 0; trial < 2 * E4M3_TRIALS; ++trial) {
+        const int64_t start = nanoseconds_now();
+        ways[trial % 2](&of, &by, E4M3_STEPS);
+        best[trial % 2] = at_most(nanoseconds_now() - start, best[trial % 2]);
+    }
+    return best[E4M3_SHIFTS] < best[E4M3_HALVES] ? 1 : -1;
+}
 
 #endif

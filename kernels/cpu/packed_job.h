@@ -88,6 +88,9 @@ static inline int packed_product_of(const packed *known, berth_dtype x, berth_cp
     const int is_exact = x == BERTH_DTYPE_BF16 || x == BERTH_DTYPE_F8_E4M3FN;
     const int can_widen = kind == PACKED_U4 || (kind != PACKED_E2M1 && berth_vec_has_pick_bytes());
     const int product = is_exact && can_widen ? packed_product_of_floats(known, cpu) : TIMES_F32;
+    if (kind == PACKED_E4M3 && !is_paired(product) && cpu->e4m3_shifts_win == 0) {
+        cpu->e4m3_shifts_win = e4m3_choose();
+    }
     return is_paired(product) ? product : TIMES_F32;
 }
 

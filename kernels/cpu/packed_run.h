@@ -91,6 +91,15 @@ static inline int packed_are_few(const packed_job *in) {
            in->rows <= (is_matrix(self->product) ? BERTH_MATRIX_ROWS : PACKED_FEW);
 }
 
+// x with scales is codes, none of which is too large for shifts.
+static inline const packed_fn *packed_few_of(const packed_job *in) {
+    const packed *self = in->self;
+    const int can_shift = self->kind == PACKED_E4M3 && in->x_scales;
+    return self->product == DOT_BF16                     ? packed_dots[self->kind]
+           : can_shift && self->cpu->e4m3_shifts_win > 0 ? packed_shifts
+                                                         : packed_floats[self->kind];
+}
+
 static inline void packed_few_rows(const packed_job *in, const packed_groups *by,
                                    const uint8_t *codes, const packed_room *room) {
     const packed *self = in->self;
@@ -99,10 +108,7 @@ static inline void packed_few_rows(const packed_job *in, const packed_groups *by
         return;
     }
     const packed_chunk all = packed_chunk_of(in, codes, (berth_span){0, self->steps});
-    const packed_fn *few = self->product == DOT_BF16                   ? packed_dots[self->kind]
-                           : self->kind == PACKED_E4M3 && in->x_scales ? packed_e4m3s
-                                                                       : packed_floats[self->kind];
-    few[in->rows](&all, by, self->group);
+    packed_few_of(in)[in->rows](&all, by, self->group);
 }
 
 // All rows by some pairs of panels, at most PACKED_GROUP: their totals.

@@ -194,4 +194,6 @@ BERTH_INLINE void packed_multiply(packed_shape shape, const packed_chunk *all,
     }
 }
 
+typedef void (*packed_fn)(const packed_chunk *of, const packed_groups *by, int64_t steps);
+
 #endif

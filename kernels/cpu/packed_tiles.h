@@ -25,7 +25,6 @@
 PACKED_TILES(TIMES_F32, PACKED_U4)
 PACKED_TILES(TIMES_F32, PACKED_U8)
 PACKED_TILES(TIMES_F32, PACKED_E2M1)
-PACKED_TILES(TIMES_F32, PACKED_E4M3)
 PACKED_TILES(DOT_BF16, PACKED_U4)
 PACKED_TILES(DOT_BF16, PACKED_U8)
 PACKED_TILES(DOT_BF16, PACKED_E4M3)
@@ -34,17 +33,16 @@ PACKED_TILES(DOT_BF16, PACKED_E4M3)
     [kind] = {NULL, product##_##kind##_1, product##_##kind##_2, product##_##kind##_3,              \
               product##_##kind##_4}
 
-typedef void (*packed_fn)(const packed_chunk *of, const packed_groups *by, int64_t steps);
-
 static const packed_fn packed_floats[][PACKED_FEW + 1] = {
     PACKED_ROW(TIMES_F32, PACKED_U4),
     PACKED_ROW(TIMES_F32, PACKED_U8),
     PACKED_ROW(TIMES_F32, PACKED_E2M1),
-    PACKED_ROW(TIMES_F32, PACKED_E4M3),
+    [PACKED_E4M3] = {NULL, E4M3_HALVES_1, E4M3_HALVES_2, E4M3_HALVES_3, E4M3_HALVES_4},
 };
 
-// By x that is of e4m3, too.
-static const packed_fn packed_e4m3s[PACKED_FEW + 1] = {NULL, e4m3_1, e4m3_2, e4m3_3, e4m3_4};
+static const packed_fn packed_shifts[PACKED_FEW + 1] = {
+    NULL, E4M3_SHIFTS_1, E4M3_SHIFTS_2, E4M3_SHIFTS_3, E4M3_SHIFTS_4,
+};
 
 static const packed_fn packed_dots[][PACKED_FEW + 1] = {
     PACKED_ROW(DOT_BF16, PACKED_U4),

@@ -146,13 +146,29 @@ static void check_nan(int rows) {
     op_case_free(&some);
 }
 
-TEST(a_code_that_is_no_number_makes_its_output_none) {
-    for (size_t set = 0; set < op_kernel_sets(); ++set) {
-        op_kernel_use(set);
-        for (int rows = 1; rows <= 6; ++rows) {
-            check_nan(rows);
+// Both ways that make codes of e4m3 floats, whichever this machine would choose.
+TEST(codes_of_e4m3_are_moved_to_f16_and_to_floats) {
+    static const char *const cases[] = {
+        "T=%-3d x=f8[T,517] x_scale=f32[T,5] weight=f8[333,517]! weight_scale=f32[3,5]! "
+        "group_shape=128,128 dtype=f32 max=130",
+    };
+    op_kernel_use(0);
+    if (op_kernel_find("scaled_linear") == NULL) {
+        SKIP("platform-cpu is not built");
+    }
+    berth_cpu *cpu = op_kernel_device()->self;
+    const int measured = cpu->e4m3_shifts_win;
+    for (int wins = -1; wins <= 1; wins += 2) {
+        cpu->e4m3_shifts_win = wins;
+        check_every_set(&berth_op_scaled_linear, cases, BERTH_COUNT(cases));
+        for (size_t set = 0; set < op_kernel_sets(); ++set) {
+            op_kernel_use(set);
+            for (int rows = 1; rows <= 6; ++rows) {
+                check_nan(rows);
+            }
         }
     }
+    cpu->e4m3_shifts_win = measured;
 }
 
 static void check_products(void) {
