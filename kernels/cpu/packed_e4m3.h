@@ -103,14 +103,12 @@ BERTH_INLINE berth_vec_bits e4m3_load(packed_shape shape, int way, const uint8_t
 BERTH_INLINE void e4m3_add(packed_shape shape, int way, packed_sums sums, packed_vectors numbers,
                            const float *x) {
     const berth_vec raise = berth_vec_of(way == E4M3_SHIFTS ? E4M3_RAISE : 1);
+    berth_vec values[PACKED_FEW];
     BERTH_UNROLL
     for (int row = 0; row < shape.rows; ++row) {
-        const berth_vec value = berth_vec_of_bits(x + row) * raise;
-        BERTH_UNROLL
-        for (int i = 0; i < shape.vectors; ++i) {
-            sums[row][i] = add_product(shape.product, sums[row][i], numbers[i], value);
-        }
+        values[row] = berth_vec_of_bits(x + row) * raise;
     }
+    packed_add_values(shape, sums, numbers, values);
 }
 
 // Even and odd outputs by turns again.
