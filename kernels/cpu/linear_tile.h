@@ -72,8 +72,8 @@ BERTH_INLINE berth_vec weight_at(const char *pair, int product, int second, int 
     const void *narrow = pair + (second * PANEL + output) * 2;
     const void *both = pair + output * 4;
     if (product == DOT_WORDS) {
-        const berth_vec_bits bytes = (berth_vec_bits)berth_vec_load(both);
-        return (berth_vec)((second ? bytes >> 8 : bytes) & 0x00ff00ffu);
+        const berth_vec_words bytes = (berth_vec_words)berth_vec_load(both);
+        return (berth_vec)(second ? bytes >> 8 : bytes & 0xff);
     }
     return product == TIMES_F32   ? berth_vec_load(wide)
            : product == TIMES_F16 ? berth_vec_load_f16(narrow)
@@ -112,6 +112,10 @@ BERTH_INLINE void add_column(tile_shape shape, tile_sums sums, const char *pair,
     }
     BERTH_UNROLL
     for (int row = 0; row < shape.rows; ++row) {
+        if (shape.product == DOT_WORDS && shape.vectors == 2) {
+            berth_vec_dot_words_of_two(sums[row], weights, x + row);
+            continue;
+        }
         const berth_vec value = berth_vec_of_bits(x + row);
         BERTH_UNROLL
         for (int i = 0; i < shape.vectors; ++i) {

@@ -46,23 +46,34 @@ static inline void codes_load_bytes(const packed_job *in, int64_t row, int64_t f
 }
 
 // Of four codes two words of 16 bits each: the even columns, then the odd ones.
+static inline void codes_to_words(const int8_t *codes, float *to) {
+    typedef int16_t words __attribute__((vector_size(BERTH_LANES * 4)));
+    words both;
+    memcpy(&both, codes, sizeof both);
+    const berth_vec even = (berth_vec)((words)((berth_vec_words)both << 8) >> 8);
+    const berth_vec odd = (berth_vec)(both >> 8);
+    berth_vec_store(to, berth_vec_low(even, odd));
+    berth_vec_store(to + BERTH_LANES, berth_vec_high(even, odd));
+}
+
 static inline void codes_load_words(const packed_job *in, int64_t row, int64_t first, int64_t count,
                                     float *to) {
     const int8_t *codes = berth_row(in->args->inputs[0], row);
-    for (int64_t i = 0; i < count; ++i) {
-        const int64_t column = (first + i) / 2 * 4 + (first + i) % 2;
-        const int16_t pair[2] = {
-            column < in->self->in ? codes[column] : 0,
-            column + 2 < in->self->in ? codes[column + 2] : 0,
-        };
-        memcpy(to + i, pair, sizeof pair);
+    for (int64_t i = 0; i < count; i += 2 * BERTH_LANES) {
+        const int64_t column = (first + i) * 2;
+        const int64_t words = at_most(2 * BERTH_LANES, count - i);
+        int8_t some[4 * BERTH_LANES] = {0};
+        float pairs[2 * BERTH_LANES];
+        memcpy(some, codes + column, (size_t)at_most(2 * words, in->self->in - column));
+        codes_to_words(some, pairs);
+        memcpy(to + i, pairs, (size_t)words * sizeof *to);
     }
 }
 
 // The words that a product takes.
 static inline packed_load_fn codes_load_of(const packed *self) {
     return self->product == DOT_BYTES || self->product == MATRIX_BYTES ? codes_load_bytes
-           : self->product == DOT_WORDS                                ? codes_load_words
+           : self->product == DOT_WORDS && !self->is_fixed             ? codes_load_words
            : self->kind == PACKED_E4M3                                 ? codes_load_e4m3
                                                                        : codes_load_i8;
 }

@@ -137,9 +137,8 @@ BERTH_INLINE void e4m3_multiply(packed_shape shape, int way, const packed_chunk 
     for (int64_t first = 0, group = 0; first < of.steps; first += steps, ++group) {
         const berth_span span = {first, at_most(first + steps, of.steps)};
         berth_vec_bits largest = {0};
-        packed_vectors zeros;
         packed_sums sums;
-        packed_begin(shape, &by, group, sums, zeros);
+        packed_begin(shape, sums);
         for (int64_t step = span.first; step < span.end; ++step) {
             const float *x = of.x + step * E4M3_COLUMNS * shape.rows;
             packed_vectors numbers[E4M3_COLUMNS];
@@ -155,7 +154,7 @@ BERTH_INLINE void e4m3_multiply(packed_shape shape, int way, const packed_chunk 
             e4m3_mark_nan(&of, span, marks);
             e4m3_add_marks(shape, marks, sums);
         }
-        packed_finish(shape, sums, &by, group, zeros);
+        packed_finish(shape, sums, &by, group);
     }
 }
 

@@ -26,13 +26,14 @@ typedef struct packed {
     int64_t step_words;   // of x
     int64_t panels_bytes; // of two
     int has_sums;         // of x are needed
+    int is_fixed;         // x: packed_fixed.h
     uint8_t table[PACKED_TABLE];
 } packed;
 
 typedef struct packed_job packed_job;
 
-// Words [first, first + count) of row `row` of x, as the product wants them: of TIMES_F32 and
-// pairs of bf16 columns as floats.
+// Words [first, first + count) of row `row` of x, as the product wants them: of TIMES_F32, pairs of
+// bf16 and fixed point columns as floats.
 typedef void (*packed_load_fn)(const packed_job *job, int64_t row, int64_t first, int64_t count,
                                float *to);
 
@@ -79,6 +80,23 @@ static inline int packed_product_of_floats(const packed *known, berth_cpu *cpu) 
                : product;
 }
 
+// The power of two below which whole numbers stay whose products with u4 in so many columns have a
+// sum in an integer.
+static inline float packed_fixed_limit(int64_t columns) {
+    float limit = 0x1p15f;
+    while (limit * 15 * (float)columns > 0x1p31f) {
+        limit /= 2;
+    }
+    return limit;
+}
+
+// Whether x loses nothing that counts in fixed point: not f32, and not down to fewer bits than f16
+// has (packed_fixed.h).
+static inline int packed_can_fix(const packed *known, berth_dtype x) {
+    return known->kind == PACKED_U4 && x != BERTH_DTYPE_F32 &&
+           packed_fixed_limit(at_most(known->group, known->in)) >= 0x1p12f;
+}
+
 // The product for what is known when x is of that dtype.
 static inline int packed_product_of(const packed *known, berth_dtype x, berth_cpu *cpu) {
     const packed_kind kind = known->kind;
@@ -91,7 +109,7 @@ static inline int packed_product_of(const packed *known, berth_dtype x, berth_cp
     if (kind == PACKED_E4M3 && !is_paired(product) && cpu->e4m3_shifts_win == 0) {
         cpu->e4m3_shifts_win = e4m3_choose();
     }
-    return is_paired(product) ? product : TIMES_F32;
+    return is_paired(product) ? product : packed_can_fix(known, x) ? DOT_WORDS : TIMES_F32;
 }
 
 static inline void packed_fill_table(packed *self) {
@@ -114,12 +132,12 @@ static inline void packed_init(packed *self, int product) {
     self->steps = pieces(self->in, columns);
     self->group = pieces(at_most(self->group, self->in), columns);
     self->groups = pieces(self->steps, self->group);
-    self->step_words = self->product == TIMES_F32   ? columns
-                       : self->product == DOT_WORDS ? 2
-                       : self->kind == PACKED_I8    ? 1
-                                                    : columns / 2;
+    self->is_fixed = packed_is_fixed(self->kind, self->product);
+    self->step_words = self->product == TIMES_F32                              ? columns
+                       : self->kind == PACKED_I8 && self->product != DOT_WORDS ? 1
+                                                                               : columns / 2;
     self->panels_bytes = packed_panels_bytes(self->kind, self->in);
-    self->has_sums = packed_excess(self->kind, self->product) != 0;
+    self->has_sums = packed_has_sums(self->kind, self->product);
     packed_fill_table(self);
 }
 

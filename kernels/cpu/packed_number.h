@@ -2,8 +2,8 @@
 // The numbers that codes are for, in vectors: floats, or pairs of bf16 for their dot product.
 //
 // As pairs, u4 becomes 16 + code by a shift, u8 code − 127.5 and e4m3 its number by tables of
-// bytes. Zero points are not taken off then: whoever adds the products up takes off what is too
-// much, times the sum of x.
+// bytes; u4 by words stays what it is. Zero points are not taken off then: whoever adds the
+// products up takes off what is too much, times the sum of x.
 #ifndef BERTH_KERNELS_CPU_PACKED_NUMBER_H
 #define BERTH_KERNELS_CPU_PACKED_NUMBER_H
 
@@ -23,11 +23,21 @@ static inline float packed_factor(packed_kind kind, int product) {
 
 // How much more they are than codes, where zero points are not taken off.
 static inline float packed_excess(packed_kind kind, int product) {
-    return kind == PACKED_I8      ? 128.0f
-           : product == TIMES_F32 ? 0.0f
-           : kind == PACKED_U4    ? 16.0f
-           : kind == PACKED_U8    ? -127.5f
-                                  : 0.0f;
+    return kind == PACKED_I8     ? 128.0f
+           : !is_paired(product) ? 0.0f
+           : kind == PACKED_U4   ? 16.0f
+           : kind == PACKED_U8   ? -127.5f
+                                 : 0.0f;
+}
+
+// Whether x is words in fixed point (packed_fixed.h), and sums are integers that are numbers.
+BERTH_INLINE int packed_is_fixed(packed_kind kind, int product) {
+    return product == DOT_WORDS && kind != PACKED_I8;
+}
+
+// Whether zero points come off the sums, which takes those of x.
+BERTH_INLINE int packed_has_sums(packed_kind kind, int product) {
+    return kind == PACKED_I8 || (product != TIMES_F32 && (kind == PACKED_U4 || kind == PACKED_U8));
 }
 
 // A float with this exponent is a whole number, its lowest bits: 2^23 more than a code there.
@@ -141,6 +151,25 @@ BERTH_INLINE berth_vec packed_shift(const uint8_t *codes, int pair) {
     const berth_vec_bits words = packed_bits(codes);
     const berth_vec_bits moved = pair == 0 ? words << 3 : words >> (4 * pair - 3);
     return (berth_vec)((moved & 0x00780078u) | 0x41804180u);
+}
+
+// ---- words --------------------------------------------------------------------------------------
+
+// Sums as numbers.
+BERTH_INLINE berth_vec packed_as_numbers(int are_fixed, berth_vec sums) {
+    return are_fixed ? __builtin_convertvector((berth_vec_ints)sums, berth_vec) : sums;
+}
+
+// Both codes of a pair of columns of u4; the last ones need no mask.
+BERTH_INLINE berth_vec packed_codes_of(berth_vec_bits codes, int pair) {
+    const berth_vec_words words = (berth_vec_words)codes >> (4 * pair);
+    return (berth_vec)(pair == 3 ? words : words & 15);
+}
+
+// Those of two pairs, one behind the other, as bytes of i8 are to DOT_WORDS.
+BERTH_INLINE berth_vec packed_codes_of_two(const uint8_t *codes, int two) {
+    const berth_vec_bits words = packed_bits(codes) >> (8 * two);
+    return (berth_vec)((words & 0x000f000fu) | (words << 4 & 0x0f000f00u));
 }
 
 // ---- groups -------------------------------------------------------------------------------------

@@ -96,6 +96,7 @@ static inline const packed_fn *packed_few_of(const packed_job *in) {
     const packed *self = in->self;
     const int can_shift = self->kind == PACKED_E4M3 && in->x_scales;
     return self->product == DOT_BF16                     ? packed_dots[self->kind]
+           : self->product == DOT_WORDS                  ? packed_words_few
            : can_shift && self->cpu->e4m3_shifts_win > 0 ? packed_shifts
                                                          : packed_floats[self->kind];
 }

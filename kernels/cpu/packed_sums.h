@@ -16,6 +16,7 @@ typedef struct packed_meaning {
     berth_dtype scales;
     int are_integers;
     int are_turned; // not in order before packed_order
+    int are_fixed;  // integers that are numbers
 } packed_meaning;
 
 // Sums as numbers; `less` is as packed_less gives it, or of integers what is added.
@@ -25,7 +26,7 @@ BERTH_INLINE berth_vec packed_take(packed_meaning of, berth_vec sums, berth_vec 
         const berth_vec_bits whole = (berth_vec_bits)sums + (berth_vec_bits)less - excess;
         return __builtin_convertvector((berth_vec_ints)whole, berth_vec);
     }
-    return berth_vec_fma(less, berth_vec_of(of_x), sums);
+    return berth_vec_fma(less, berth_vec_of(of_x), packed_as_numbers(of.are_fixed, sums));
 }
 
 // Of two vectors of outputs from `output` on, of all rows.
@@ -71,15 +72,18 @@ static inline void packed_add_group(const packed_job *in, const packed_groups *b
                                     const float *sums) {
     const int are_integers = in->self->kind == PACKED_I8;
     const int are_turned = packed_is_turned(in->self->kind, in->self->product);
+    const int are_fixed = packed_is_fixed(in->self->kind, in->self->product);
     if (are_integers && by->dtype == BERTH_DTYPE_F32) {
-        packed_add_as((packed_meaning){BERTH_DTYPE_F32, 1, 0}, by, group, in->rows, sums);
+        packed_add_as((packed_meaning){BERTH_DTYPE_F32, 1, 0, 0}, by, group, in->rows, sums);
     } else if (are_turned && by->dtype == BERTH_DTYPE_F32) {
-        packed_add_as((packed_meaning){BERTH_DTYPE_F32, 0, 1}, by, group, in->rows, sums);
+        packed_add_as((packed_meaning){BERTH_DTYPE_F32, 0, 1, 0}, by, group, in->rows, sums);
+    } else if (are_fixed && by->dtype == BERTH_DTYPE_BF16) {
+        packed_add_as((packed_meaning){BERTH_DTYPE_BF16, 0, 0, 1}, by, group, in->rows, sums);
     } else if (!are_integers && !are_turned && by->dtype == BERTH_DTYPE_BF16) {
-        packed_add_as((packed_meaning){BERTH_DTYPE_BF16, 0, 0}, by, group, in->rows, sums);
+        packed_add_as((packed_meaning){BERTH_DTYPE_BF16, 0, 0, 0}, by, group, in->rows, sums);
     } else {
-        packed_add_as((packed_meaning){by->dtype, are_integers, are_turned}, by, group, in->rows,
-                      sums);
+        packed_add_as((packed_meaning){by->dtype, are_integers, are_turned, are_fixed}, by, group,
+                      in->rows, sums);
     }
 }
 

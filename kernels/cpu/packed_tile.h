@@ -4,6 +4,7 @@
 //
 //   floats     codes become floats, less the zero point, and are multiplied as such
 //   bf16       where x is bf16 too and its dot product is fast
+//   words      u4 by x in fixed point, exact sums (packed_fixed.h)
 //   integers   i8 by i8, exact (packed_tiles.h)
 //
 // A few rows widen codes in registers; many once, to panels of linear: the same sums in order.
@@ -21,7 +22,7 @@ typedef struct packed_chunk {
     const uint8_t *codes; // at the first step
     int64_t before;       // bytes of the panels' other steps
     const uint8_t *table; // [PACKED_TABLE]
-    const float *x;       // [columns][rows]; of bf16 pairs of columns
+    const float *x;       // [columns][rows]; of bf16 and words pairs of columns
     int64_t steps;
     int in_places; // as a tile has it
 } packed_chunk;
@@ -29,7 +30,8 @@ typedef struct packed_chunk {
 // What is compiled for: so many rows by vectors [first, first + vectors) of the panels.
 typedef struct packed_shape {
     packed_kind kind;
-    int product; // TIMES_F32 or DOT_BF16, which stands for all pairs where they are widened
+    int product; // TIMES_F32, DOT_WORDS or DOT_BF16, which stands for all pairs where those are
+                 // widened
     int rows;    // 0: codes are widened to memory, for any number of them
     int first;
     int vectors;
@@ -106,10 +108,38 @@ BERTH_INLINE void packed_add(packed_shape shape, packed_sums sums, packed_vector
     packed_add_values(shape, sums, weights, values);
 }
 
+// Of u4 by words, vector by vector: all of a step's columns are in one.
+BERTH_INLINE void packed_add_words(packed_shape shape, packed_sums sums, const packed_chunk *of,
+                                   int64_t step) {
+    enum { PAIRS = 4 };
+    berth_vec values[PACKED_FEW][PAIRS];
+    BERTH_UNROLL
+    for (int i = 0; i < shape.rows * PAIRS; ++i) {
+        const float *x = of->x + step * PAIRS * shape.rows;
+        values[i % shape.rows][i / shape.rows] = berth_vec_of_bits(x + i);
+    }
+    BERTH_UNROLL
+    for (int i = 0; i < shape.vectors; ++i) {
+        const berth_vec_bits codes = packed_bits(packed_at(shape.kind, of, step, shape.first + i));
+        BERTH_UNROLL
+        for (int pair = 0; pair < PAIRS; ++pair) {
+            const berth_vec weight = packed_codes_of(codes, pair);
+            BERTH_UNROLL
+            for (int row = 0; row < shape.rows; ++row) {
+                sums[row][i] = add_product(DOT_WORDS, sums[row][i], weight, values[row][pair]);
+            }
+        }
+    }
+}
+
 BERTH_INLINE void packed_add_step(packed_shape shape, packed_sums sums, const packed_chunk *of,
                                   int64_t step, packed_vectors zeros) {
     const int words = packed_columns(shape.kind) / (shape.product == DOT_BF16 ? 2 : 1);
     packed_vectors weights;
+    if (shape.product == DOT_WORDS) {
+        packed_add_words(shape, sums, of, step);
+        return;
+    }
     BERTH_UNROLL
     for (int word = 0; word < words; ++word) {
         if (shape.product == DOT_BF16) {
@@ -146,8 +176,9 @@ BERTH_INLINE void packed_prefetch(packed_shape shape, const packed_chunk *of, in
 }
 
 BERTH_INLINE void packed_finish(packed_shape shape, packed_sums sums, const packed_groups *by,
-                                int64_t group, packed_vectors zeros) {
-    const int has_sums = packed_excess(shape.kind, shape.product) != 0;
+                                int64_t group) {
+    const int has_sums = packed_has_sums(shape.kind, shape.product);
+    const int are_fixed = packed_is_fixed(shape.kind, shape.product);
     BERTH_UNROLL
     for (int row = 0; row < shape.rows; ++row) {
         packed_settle(shape, sums[row]);
@@ -156,24 +187,22 @@ BERTH_INLINE void packed_finish(packed_shape shape, packed_sums sums, const pack
     for (int i = 0; i < shape.vectors; ++i) {
         const int output = (shape.first + i) * BERTH_LANES;
         const berth_vec scale = packed_scale(by, group, output);
-        const berth_vec less = packed_less(by, zeros[i]);
+        const berth_vec less = packed_less(by, packed_zeros(by, group, output));
         float *totals = by->totals + output / PANEL * shape.rows * PANEL + output % PANEL;
         BERTH_UNROLL
         for (int row = 0; row < shape.rows; ++row) {
             const int64_t at = group * shape.rows + row;
+            const berth_vec sum = packed_as_numbers(are_fixed, sums[row][i]);
             const berth_vec numbers =
-                has_sums ? berth_vec_fma(less, berth_vec_of(by->x_sums[at]), sums[row][i])
-                         : sums[row][i];
+                has_sums ? berth_vec_fma(less, berth_vec_of(by->x_sums[at]), sum) : sum;
             packed_add_total(totals + row * PANEL, numbers, scale, by->x_scales[at], group == 0);
         }
     }
 }
 
-BERTH_INLINE void packed_begin(packed_shape shape, const packed_groups *by, int64_t group,
-                               packed_sums sums, packed_vectors zeros) {
+BERTH_INLINE void packed_begin(packed_shape shape, packed_sums sums) {
     BERTH_UNROLL
     for (int i = 0; i < shape.vectors; ++i) {
-        zeros[i] = packed_zeros(by, group, (shape.first + i) * BERTH_LANES);
         BERTH_UNROLL
         for (int row = 0; row < shape.rows; ++row) {
             sums[row][i] = berth_vec_of(0);
@@ -190,12 +219,16 @@ BERTH_INLINE void packed_multiply(packed_shape shape, const packed_chunk *all,
         const int64_t end = at_most(step + steps, of.steps);
         packed_vectors zeros;
         packed_sums sums;
-        packed_begin(shape, &by, group, sums, zeros);
+        packed_begin(shape, sums);
+        BERTH_UNROLL
+        for (int i = 0; i < shape.vectors; ++i) {
+            zeros[i] = packed_zeros(&by, group, (shape.first + i) * BERTH_LANES);
+        }
         for (; step < end; ++step) {
             packed_prefetch(shape, &of, step);
             packed_add_step(shape, sums, &of, step, zeros);
         }
-        packed_finish(shape, sums, &by, group, zeros);
+        packed_finish(shape, sums, &by, group);
     }
 }
 

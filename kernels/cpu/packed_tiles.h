@@ -7,7 +7,7 @@
 #include <cpu/linear_matrix.h>
 #include <cpu/packed_e4m3.h>
 
-// ---- floats and bf16 ----------------------------------------------------------------------------
+// ---- floats, bf16 and words ---------------------------------------------------------------------
 
 #define PACKED_TILE(product, kind, rows)                                                           \
     static void product##_##kind##_##rows(const packed_chunk *of, const packed_groups *by,         \
@@ -25,6 +25,7 @@
 PACKED_TILES(TIMES_F32, PACKED_U4)
 PACKED_TILES(TIMES_F32, PACKED_U8)
 PACKED_TILES(TIMES_F32, PACKED_E2M1)
+PACKED_TILES(DOT_WORDS, PACKED_U4)
 PACKED_TILES(DOT_BF16, PACKED_U4)
 PACKED_TILES(DOT_BF16, PACKED_U8)
 PACKED_TILES(DOT_BF16, PACKED_E4M3)
@@ -42,6 +43,14 @@ static const packed_fn packed_floats[][PACKED_FEW + 1] = {
 
 static const packed_fn packed_shifts[PACKED_FEW + 1] = {
     NULL, E4M3_SHIFTS_1, E4M3_SHIFTS_2, E4M3_SHIFTS_3, E4M3_SHIFTS_4,
+};
+
+static const packed_fn packed_words_few[PACKED_FEW + 1] = {
+    NULL,
+    DOT_WORDS_PACKED_U4_1,
+    DOT_WORDS_PACKED_U4_2,
+    DOT_WORDS_PACKED_U4_3,
+    DOT_WORDS_PACKED_U4_4,
 };
 
 static const packed_fn packed_dots[][PACKED_FEW + 1] = {

@@ -4,9 +4,11 @@
 #ifndef BERTH_KERNELS_CPU_PACKED_X_H
 #define BERTH_KERNELS_CPU_PACKED_X_H
 
-#include <cpu/packed_job.h>
+#include <cpu/packed_fixed.h>
 
 #define PACKED_WORDS 64 // of a row at a time
+
+_Static_assert(2 * PACKED_WORDS <= FIXED_COLUMNS, "words of a row are packed at once");
 
 // The row of x that is row `row` of those at hand.
 static inline int64_t packed_row_at(const packed_job *in, int64_t row) {
@@ -30,20 +32,26 @@ static inline void packed_load_floats(const berth_tensor *x, const berth_tensor 
 
 static inline void packed_load_words(const packed_job *in, int64_t row, int64_t first,
                                      int64_t count, float *to) {
+    const int64_t at = packed_row_at(in, row);
     float values[2 * PACKED_WORDS] = {0};
     const int is_two = is_paired(in->self->product);
+    if (in->self->is_fixed) {
+        const berth_span columns = {2 * first, 2 * (first + count)};
+        fixed_load(&(fixed_row){in, at, columns}, row, to);
+        return;
+    }
     if (!is_two && in->self->product != TIMES_F32) {
-        in->load(in, row, first, count, to);
+        in->load(in, at, first, count, to);
         return;
     }
     const int64_t column = first * (1 + is_two);
     if (is_two && in->plain && column + 2 * count <= in->self->in) { // bf16 by bf16
-        memcpy(to, (const uint16_t *)berth_row(in->plain, row) + column, (size_t)count * 4);
+        memcpy(to, (const uint16_t *)berth_row(in->plain, at) + column, (size_t)count * 4);
         return;
     }
     const int64_t there = at_most(count * (1 + is_two), in->self->in - column);
     if (there > 0) {
-        in->load(in, row, column, there, values);
+        in->load(in, at, column, there, values);
     }
     if (is_two) {
         panel_join(values, count, to);
@@ -59,7 +67,7 @@ static inline void packed_pack_block(const packed_job *in, int64_t first, int64_
     for (int64_t word = 0; word < words; word += PACKED_WORDS) {
         const int64_t count = at_most(PACKED_WORDS, words - word);
         for (int64_t row = first; row < end; ++row) {
-            packed_load_words(in, packed_row_at(in, row), word, count, piece[row - first]);
+            packed_load_words(in, row, word, count, piece[row - first]);
         }
         tile_pack(in->self->product, piece[0], PACKED_WORDS, count,
                   (tile_block){to + word * (end - first), end - first});
@@ -105,17 +113,21 @@ static inline float packed_x_scale(const packed_job *in, int64_t row, int64_t gr
     return of_row[length == 1 ? 0 : group];
 }
 
-// What stands beside rows [first, end): scales, and sums of groups.
+// What stands beside rows [first, end): scales, and sums of groups. In fixed point before the rows
+// are packed.
 static inline void packed_sum_rows(const packed_job *in, int64_t first, int64_t end) {
     const packed *self = in->self;
     const int64_t group = self->group * packed_columns(self->kind);
     for (int64_t row = first; row < end; ++row) {
         const int64_t at = packed_row_at(in, row);
         for (int64_t i = 0; i < self->groups; ++i) {
-            in->scales_of_x[i * in->rows + row] = packed_x_scale(in, at, i);
-            in->sums[i * in->rows + row] =
-                self->has_sums ? packed_sum(in, at, i * group, at_most((i + 1) * group, self->in))
-                               : 0;
+            const berth_span columns = {i * group, at_most((i + 1) * group, self->in)};
+            const int64_t place = i * in->rows + row;
+            float scale = 1;
+            in->sums[place] = self->is_fixed   ? fixed_group(&(fixed_row){in, at, columns}, &scale)
+                              : self->has_sums ? packed_sum(in, at, columns.first, columns.end)
+                                               : 0;
+            in->scales_of_x[place] = scale * packed_x_scale(in, at, i);
         }
     }
 }
@@ -126,10 +138,16 @@ static inline void packed_pack_part(const void *work, int64_t part, int64_t part
     const berth_span blocks = berth_share(pieces(in->rows, height), part, parts);
     for (int64_t first = blocks.first * height; first < at_most(blocks.end * height, in->rows);
          first += height) {
-        packed_pack_block(in, first, at_most(first + height, in->rows));
+        const int64_t end = at_most(first + height, in->rows);
+        if (in->self->is_fixed) {
+            packed_sum_rows(in, first, end);
+        }
+        packed_pack_block(in, first, end);
     }
-    const berth_span rows = berth_share(in->rows, part, parts);
-    packed_sum_rows(in, rows.first, rows.end);
+    if (!in->self->is_fixed) {
+        const berth_span rows = berth_share(in->rows, part, parts);
+        packed_sum_rows(in, rows.first, rows.end);
+    }
 }
 
 #endif

@@ -238,8 +238,8 @@ static void pack_part(const void *work, int64_t part, int64_t parts) {
         for (int64_t row = 0; row < rows; row += height, ++block) {
             const int64_t end = at_most(row + height, rows);
             if (block >= share.first && block < share.end) {
-                packed_pack_block(&call.job, row, end);
                 packed_sum_rows(&call.job, row, end);
+                packed_pack_block(&call.job, row, end);
             }
         }
     }

@@ -59,7 +59,8 @@
 //   pack_lanes      stores lanes, bits, one behind the other, and anything behind them, a vector at
 //                   most; spread_lanes: takes them apart again, 0 in the other lanes
 //   pack_above      the same of signed words above the other's, returns their bits; spread_words
-//   dot_words       sum + the products of both pairs of signed 16 bits of each lane
+//   dot_words       sum + the products of both pairs of signed 16 bits of each lane; _of_two: of
+//                   two vectors by one pair in memory, for tiles
 //   dot_bytes       sum + the four products of unsigned bytes by signed ones of each lane
 //   add_down, add_up   the sum, rounded down and up
 //   larger_bytes    of two bytes; if_bytes: the second's where the first's are not 0, else 0

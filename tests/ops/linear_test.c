@@ -180,6 +180,9 @@ static void check_products(void) {
                "T=%-3d x=bf16[T,516] weight=u8[101,258]<256! weight_scale=f32[101,22]! code=u4 "
                "group_shape=1,24 max=130");
     check_case(&berth_op_packed_linear,
+               "T=%-3d x=f16[T,518] weight=u8[101,259]<256! weight_scale=bf16[101,5]! "
+               "zero_points=u8[101,5]<16! code=u4 group_shape=1,128 max=130");
+    check_case(&berth_op_packed_linear,
                "T=%-3d x=bf16[T,517] weight=u8[333,517]<256! weight_scale=f32[333,1]! code=u8 "
                "group_shape=1,-1 max=130");
     check_case(&berth_op_scaled_linear,
@@ -195,6 +198,42 @@ static void check_products(void) {
 
 TEST(every_product_agrees_with_the_reference) {
     op_kernel_products(check_products);
+}
+
+enum { LONG_COLUMNS = 17000, LONG_FEW = 2, LONG_MANY = 9 };
+
+// All x and codes as large as they can be: the sum of a group comes as near to the end of integers
+// as it can where x is in fixed point.
+static void check_long_group(int rows, double x, double reference) {
+    op_case some;
+    op_results got;
+    build_rows(&some, &berth_op_packed_linear,
+               "T=%-3d x=bf16[T,17000] weight=u8[65,8500]<256! weight_scale=f32[65,1]! "
+               "zero_points=u8[65,1]<16! code=u4 group_shape=1,-1 max=130",
+               rows, NULL);
+    for (uint64_t i = 0; i < some.op->input_count; ++i) {
+        const double all[] = {x, 255, 1, 0};
+        for (int64_t j = 0; i < BERTH_COUNT(all) && j < op_tensor_count(&some.inputs[i]); ++j) {
+            op_tensor_set(&some.inputs[i], j, all[i]);
+        }
+    }
+    op_case_run(&some, op_kernel_find("packed_linear"), &got);
+    for (int64_t i = 0; i < op_tensor_count(&got.outputs[0]); ++i) {
+        CHECK_NEAR(op_tensor_get(&got.outputs[0], i), reference, fabs(reference) / 256);
+    }
+    op_results_free(&got);
+    op_case_free(&some);
+}
+
+TEST(sums_of_a_long_group_do_not_overflow) {
+    for (size_t set = 0; set < op_kernel_sets(); ++set) {
+        op_kernel_use(set);
+        for (int sign = -1; sign <= 1; sign += 2) {
+            const double x = sign * 255.0; // eight bits, the most that bf16 has
+            check_long_group(LONG_FEW, x, x * 15 * LONG_COLUMNS);
+            check_long_group(LONG_MANY, x, x * 15 * LONG_COLUMNS);
+        }
+    }
 }
 
 // What is asked for ahead changes no bit, and may lie anywhere: odd widths end inside a block.

@@ -225,9 +225,28 @@ BERTH_INLINE berth_vec_halves berth_vec_to_f16(berth_vec a) {
     return (berth_vec_halves)_mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT);
 }
 
+// As berth_vec_add_product.
 BERTH_INLINE berth_vec_bits berth_vec_dot_words(berth_vec_bits sum, berth_vec_bits a,
                                                 berth_vec_bits b) {
-    return sum + (berth_vec_bits)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+    const __m256i products = _mm256_madd_epi16((__m256i)a, (__m256i)b);
+    __asm__("vpaddd %1, %0, %0" : "+x"(sum) : "x"(products));
+    return sum;
+}
+
+// Why in one piece: of a tile's sixteen registers none is left, and gcc keeps its sums in memory
+// (512 rows: 100 GFLOP/s, in one piece 130). Both products before both sums: 10 % faster.
+BERTH_INLINE void berth_vec_dot_words_of_two(berth_vec sums[2], const berth_vec a[2],
+                                             const float *pair) {
+    berth_vec first;
+    berth_vec second;
+    __asm__(
+        "vpbroadcastd %[pair], %[second]\n\t"
+        "vpmaddwd %[second], %[a], %[first]\n\t"
+        "vpmaddwd %[second], %[b], %[second]\n\t"
+        "vpaddd %[first], %[sum_a], %[sum_a]\n\t"
+        "vpaddd %[second], %[sum_b], %[sum_b]"
+        : [sum_a] "+x"(sums[0]), [sum_b] "+x"(sums[1]), [first] "=&x"(first), [second] "=&x"(second)
+        : [a] "x"(a[0]), [b] "x"(a[1]), [pair] "m"(*pair));
 }
 
 BERTH_INLINE berth_vec berth_vec_low(berth_vec a, berth_vec b) {

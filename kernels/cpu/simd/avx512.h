@@ -203,6 +203,15 @@ BERTH_INLINE berth_vec_bits berth_vec_dot_words(berth_vec_bits sum, berth_vec_bi
     return sum + (berth_vec_bits)_mm512_madd_epi16((__m512i)a, (__m512i)b);
 }
 
+// Of two vectors by one pair, in every lane.
+BERTH_INLINE void berth_vec_dot_words_of_two(berth_vec sums[2], const berth_vec a[2],
+                                             const float *pair) {
+    const berth_vec_bits b = (berth_vec_bits)berth_vec_of(*pair);
+    for (int i = 0; i < 2; ++i) {
+        sums[i] = (berth_vec)berth_vec_dot_words((berth_vec_bits)sums[i], (berth_vec_bits)a[i], b);
+    }
+}
+
 BERTH_INLINE berth_vec_bits berth_vec_dot_bytes(berth_vec_bits sum, berth_vec_bits a,
                                                 berth_vec_bits b) {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));

@@ -132,6 +132,15 @@ BERTH_INLINE berth_vec_bits berth_vec_dot_words(berth_vec_bits sum, berth_vec_bi
     return sum + (berth_vec_bits)(low + high);
 }
 
+// Of two vectors by one pair, in every lane.
+BERTH_INLINE void berth_vec_dot_words_of_two(berth_vec sums[2], const berth_vec a[2],
+                                             const float *pair) {
+    const berth_vec_bits b = (berth_vec_bits)berth_vec_of(*pair);
+    for (int i = 0; i < 2; ++i) {
+        sums[i] = (berth_vec)berth_vec_dot_words((berth_vec_bits)sums[i], (berth_vec_bits)a[i], b);
+    }
+}
+
 BERTH_INLINE berth_vec berth_vec_low(berth_vec a, berth_vec b) {
     return __builtin_shufflevector(a, b, 0, 4, 1, 5);
 }
