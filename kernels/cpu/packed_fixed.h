@@ -4,10 +4,10 @@
 // with codes are added up exactly, as integers, and sixteen codes take four instructions, where
 // floats take them one by one.
 //
-// What that costs: a number is off by 2^-16 of its group's largest at most, in groups of more than
-// 4,369 columns by 2^-14. The largest one itself, rounded to bf16, is off by up to 2^-9, to f16 by
-// 2^-12, so that a sum is as good as its numbers were. Numbers below 2^-125 become 0, as in
-// products of pairs of bf16.
+// What that costs: a number is off by 2^-15 of its group's largest at most, in groups of more than
+// 4,369 columns by 2^-14, and so on to 2^-12 in those of 34,952, the longest. The largest one
+// itself, rounded to bf16, is off by up to 2^-9, to f16 by 2^-12, so that a sum is as good as its
+// numbers were. Numbers below 2^-125 become 0, as in products of pairs of bf16.
 #ifndef BERTH_KERNELS_CPU_PACKED_FIXED_H
 #define BERTH_KERNELS_CPU_PACKED_FIXED_H
 
