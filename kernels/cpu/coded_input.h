@@ -108,9 +108,8 @@ static inline void coded_keep(const coded_job *in, int stack, int64_t row, const
     }
     float one = given ? *(const float *)berth_data(given) : 0;
     float *scales = given ? &one : berth_row(&side->scales.tensor, row);
-    const int64_t step = self->rule == CODES_INPUT_GROUP
-                             ? product->group * packed_columns(product->kind)
-                             : product->in;
+    const int64_t step =
+        self->rule == CODES_INPUT_GROUP ? packed_group_columns(product) : product->in;
     for (int64_t first = 0; first < product->in; first += step) {
         const coded_numbers of = {
             .from = numbers + first,

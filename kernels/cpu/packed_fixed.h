@@ -27,10 +27,6 @@ typedef struct fixed_row {
     berth_span columns;
 } fixed_row;
 
-static inline int64_t fixed_group_columns(const packed *self) {
-    return self->group * packed_columns(self->kind);
-}
-
 static inline float fixed_largest(const fixed_row *of) {
     const packed_job *in = of->job;
     if (in->plain) {
@@ -42,7 +38,7 @@ static inline float fixed_largest(const fixed_row *of) {
         const berth_span some = {0, at_most(FIXED_COLUMNS, of->columns.end - i)};
         in->floats(in, of->at, i, some.end, values);
         const float here = berth_vec_largest_of(values, BERTH_DTYPE_F32, some);
-        largest = here <= largest ? largest : here;
+        largest = here <= largest || isnan(largest) ? largest : here;
     }
     return largest;
 }
@@ -69,7 +65,7 @@ static inline float fixed_sum(const fixed_row *of, float by) {
 static inline float fixed_scale(const packed_job *in, float largest) {
     const float at_least = largest > FIXED_SMALL ? largest : FIXED_SMALL;
     const uint32_t power = berth_bits_of_float(at_least) & 0x7f800000u;
-    const float limit = packed_fixed_limit(fixed_group_columns(in->self));
+    const float limit = packed_fixed_limit(packed_group_columns(in->self));
     return in->x_scales || !isfinite(largest) ? 1 : 2 * berth_float_of_bits(power) / limit;
 }
 
@@ -91,7 +87,7 @@ static inline void fixed_put(const float *values, int64_t count, float by, char 
 // At most FIXED_COLUMNS of row `row` at hand, whose scales are known, as words.
 static inline void fixed_load(const fixed_row *of, int64_t row, float *to) {
     const packed_job *in = of->job;
-    const int64_t group = fixed_group_columns(in->self);
+    const int64_t group = packed_group_columns(in->self);
     const int64_t end = at_most(of->columns.end, in->self->in);
     float values[FIXED_COLUMNS];
     memset(to, 0, (size_t)(of->columns.end - of->columns.first) * 2);

@@ -160,6 +160,11 @@ static inline berth_status packed_create(const berth_op_site *site, const berth_
     return status;
 }
 
+// Columns of a group, of which the last may have fewer.
+static inline int64_t packed_group_columns(const packed *self) {
+    return self->group * packed_columns(self->kind);
+}
+
 // Words of a packed row.
 static inline int64_t packed_x_words(const packed *self) {
     return tile_words(self->product, self->steps * self->step_words);

@@ -117,7 +117,7 @@ static inline float packed_x_scale(const packed_job *in, int64_t row, int64_t gr
 // are packed.
 static inline void packed_sum_rows(const packed_job *in, int64_t first, int64_t end) {
     const packed *self = in->self;
-    const int64_t group = self->group * packed_columns(self->kind);
+    const int64_t group = packed_group_columns(self);
     for (int64_t row = first; row < end; ++row) {
         const int64_t at = packed_row_at(in, row);
         for (int64_t i = 0; i < self->groups; ++i) {

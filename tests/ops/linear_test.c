@@ -225,6 +225,35 @@ static void check_long_group(int rows, double x, double reference) {
     op_case_free(&some);
 }
 
+// A row that begins with NaN, of columns in another order, and one that does not.
+static void check_permuted_nan(void) {
+    op_case some;
+    op_results got;
+    build_rows(&some, &berth_op_packed_linear,
+               "T=%-3d x=bf16[T,512] weight=u8[65,256]<256! weight_scale=f32[65,1]! "
+               "permutation=i32[512]<512! code=u4 group_shape=1,-1 max=130",
+               2, NULL);
+    op_tensor *permutation = op_case_operand(&some, "permutation");
+    for (int64_t i = 0; i < op_tensor_count(permutation); ++i) {
+        op_tensor_set(permutation, i, (double)i);
+    }
+    op_tensor_set(op_case_operand(&some, "x"), 0, NAN);
+    op_case_run(&some, op_kernel_find("packed_linear"), &got);
+    const int64_t outputs = op_tensor_count(&got.outputs[0]) / 2;
+    for (int64_t i = 0; i < 2 * outputs; ++i) {
+        CHECK(isnan(op_tensor_get(&got.outputs[0], i)) == (i < outputs));
+    }
+    op_results_free(&got);
+    op_case_free(&some);
+}
+
+TEST(nan_of_a_row_in_another_order_stays_in_a_long_group) {
+    for (size_t set = 0; set < op_kernel_sets(); ++set) {
+        op_kernel_use(set);
+        check_permuted_nan();
+    }
+}
+
 TEST(sums_of_a_long_group_do_not_overflow) {
     for (size_t set = 0; set < op_kernel_sets(); ++set) {
         op_kernel_use(set);
