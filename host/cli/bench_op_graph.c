@@ -49,15 +49,18 @@ berth_value_type berth_op_block(const berth_op_case *of, berth_dtype dtype) {
 
 // ---- graphs -------------------------------------------------------------------------------------
 
-// All x of all copies, from one table for each width.
+// All x of all copies, from one table for each width. Why they are outputs: else a copy's results
+// would go where the copy before it had its x, into lines that are still in the cache.
 static void emit_inputs(berth_op_graph *graph, berth_value (*x)[3]) {
     for (size_t i = 0; i < graph->of->x_count; ++i) {
-        char what[16];
+        char what[32];
         (void)snprintf(what, sizeof what, "x%zu", i);
         const berth_value table = berth_op_parameter(graph, what, graph->size.dtype,
                                                      BERTH_OP_TOKENS, graph->of->x_widths[i]);
         for (size_t copy = 0; copy < graph->size.copies; ++copy) {
             x[copy][i] = berth_op_look_up(graph, table);
+            (void)snprintf(what, sizeof what, "x%zu_%zu", i, copy);
+            berth_graph_output_add(graph->builder, what, x[copy][i]);
         }
     }
 }
