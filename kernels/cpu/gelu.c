@@ -6,7 +6,7 @@ BERTH_INLINE berth_vec formula(const berth_activation *self, berth_dtype dtype, 
                                berth_vec unused) {
     (void)self;
     (void)unused;
-    if (BERTH_HAS_TABLE && !berth_is_near(dtype)) {
+    if (!berth_is_near(dtype)) {
         return berth_vec_gelu_halved(x);
     }
     const berth_vec y = berth_vec_gelu_erf_as(dtype, x);

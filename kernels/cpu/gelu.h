@@ -178,6 +178,9 @@ BERTH_INLINE berth_vec berth_vec_gelu_of(berth_gelu_pieces pieces, berth_vec x) 
 
 // x · (1 + erf) / 2 in this order: the largest numbers overflow.
 BERTH_INLINE berth_vec berth_vec_gelu_halved(berth_vec x) {
+    if (!BERTH_HAS_TABLE) {
+        return x * berth_vec_erf_base(x) * berth_vec_of(0.5f);
+    }
     const berth_vec size = (berth_vec)((berth_vec_bits)x & 0x7fffffffu);
     const berth_vec bend = berth_vec_gelu_bend(berth_gelu_erf_pieces, x);
     return berth_vec_fma(x + size, berth_vec_of(0.5f), bend);
@@ -190,14 +193,15 @@ BERTH_INLINE berth_vec berth_vec_gelu_erf(berth_vec x) {
     return berth_vec_of(0.5f) * x * berth_vec_erf_base(x);
 }
 
-// Without tables: (1 + tanh(u)) / 2 is sigmoid(2u).
+// Without tables: (1 + tanh(u)) / 2 is 1 / (1 + 2^power), with power −2·log2(e)·u.
 BERTH_INLINE berth_vec berth_vec_gelu_tanh(berth_vec x) {
-    const double slope = 2 * 0.79788456080286535588; // sqrt(8/pi)
+    const double slope = -2 * 1.4426950408889634074 * 0.79788456080286535588; // sqrt(2/pi)
     const berth_vec cube = berth_vec_of((float)(slope * 0.044715));
     if (BERTH_HAS_TABLE) {
         return berth_vec_gelu_of(berth_gelu_tanh_pieces, x);
     }
-    return x / berth_vec_sigmoid_base(x * berth_vec_fma(x * x, cube, berth_vec_of((float)slope)));
+    const berth_vec power = x * berth_vec_fma(x * x, cube, berth_vec_of((float)slope));
+    return x / berth_vec_exp2_beside_one(power);
 }
 
 #endif

@@ -65,7 +65,7 @@ BERTH_INLINE berth_vec berth_vec_curve(berth_curve of, float density, berth_vec 
     return berth_vec_piece(of, density, berth_vec_bound(x, end), x);
 }
 
-// 2^x within 2^-9, relative, from 2^-126 to 2^127; beyond, as small or as large as these.
+// 2^x within 2^-9, relative, from 2^-126 to 2^128; below something smaller, above infinite.
 BERTH_INLINE berth_vec berth_vec_exp2_near(berth_vec x) {
     static const float near[] = {0x1.007108p+0f, 0x1.50b5b4p-1f, 0x1.59483p-2f};
     const berth_vec part = berth_vec_part(x);
@@ -94,7 +94,7 @@ BERTH_INLINE berth_vec berth_vec_gate_of(berth_dtype dtype, berth_vec over, bert
     if (berth_is_near(dtype)) {
         return over * berth_vec_estimate(berth_vec_of(1) + berth_vec_exp2_near(power));
     }
-    return over / (berth_vec_of(1) + berth_vec_exp2(power));
+    return over / berth_vec_exp2_beside_one(power);
 }
 
 // over / (1 + e^−by·x)

@@ -34,7 +34,7 @@
 //   part            a less the largest whole number that is not above it; of powers that raise has
 //                   no right result of, anything as small
 //   raise           a · 2^(power − part), part being that of the power, and a from 1 to 2; for
-//                   powers below -126 and above 127 something as small, and as large
+//                   powers below -126 something smaller, from 128 on infinite
 //   widen, narrow   numbers of 16 bits as ones of 32, and their lower halves; _twice: bytes
 //   pack            of four vectors of numbers below 256, joined two by two, the bytes in order:
 //                   pack(join(a, b), join(c, d)); join takes numbers below 2^16, whose order is its

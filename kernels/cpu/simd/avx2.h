@@ -94,9 +94,9 @@ BERTH_INLINE berth_vec berth_vec_scale(berth_vec a, berth_vec power, berth_vec r
     return a * (berth_vec)(half << 23) * (berth_vec)((sum - half) << 23);
 }
 
-// Of a part the powers are fewer: one factor is enough.
+// Of a part the powers are fewer: one factor is enough, from 0 to infinity.
 BERTH_INLINE berth_vec berth_vec_normal_power(berth_vec power) {
-    return berth_vec_max(berth_vec_of(-126), berth_vec_min(berth_vec_of(127), power));
+    return berth_vec_max(berth_vec_of(-127), berth_vec_min(berth_vec_of(128), power));
 }
 
 BERTH_INLINE berth_vec berth_vec_part(berth_vec a) {
