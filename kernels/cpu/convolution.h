@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv2d and conv3d: where patches do not overlap, as products of gathered rows
-// (convolution_patches.h), else stripe by stripe (convolution_stripes.h). The kernels of all
+// (convolution_patches.h), by a kernel of one element plane by plane where matrices are multiplied
+// (convolution_planes.h), else stripe by stripe (convolution_stripes.h). The kernels of all
 // outputs of a group lie as panels of a weight (linear_panel.h): the columns of patches are those
 // of the weight, of stripes pairs of channels for each tap, of which an odd one's second is zero.
 #ifndef BERTH_KERNELS_CPU_CONVOLUTION_H
 #define BERTH_KERNELS_CPU_CONVOLUTION_H
 
+#include <cpu/convolution_planes.h>
 #include <cpu/convolution_products.h>
 
 // ---- instances ----------------------------------------------------------------------------------
@@ -98,6 +100,7 @@ static inline berth_status conv_create(const berth_op_site *site, const berth_de
         self->product = conv_product(self, site->inputs[X]->dtype);
         if (!self->is_patches) {
             conv_size_stripes(self);
+            self->is_planes = conv_is_planes(self);
         }
     }
     return status;
@@ -106,10 +109,13 @@ static inline berth_status conv_create(const berth_op_site *site, const berth_de
 static inline uint64_t conv_workspace(void *state, uint64_t tokens) {
     (void)tokens;
     const convolution *self = state;
+    const uint64_t threads = (uint64_t)self->cpu->threads;
     const uint64_t of_patches =
         panel_bytes_of(CONV_ROWS * panel_floats(self->columns, self->product));
-    return (self->is_patches ? of_patches : 0) +
-           (uint64_t)self->cpu->threads * conv_lay_out(self, NULL, NULL);
+    if (self->is_planes) {
+        return conv_rows_bytes(self) + threads * conv_block_bytes(self);
+    }
+    return (self->is_patches ? of_patches : 0) + threads * conv_lay_out(self, NULL, NULL);
 }
 
 static inline berth_status conv_forward(void *state, const berth_op_args *args) {
@@ -117,6 +123,8 @@ static inline berth_status conv_forward(void *state, const berth_op_args *args) 
     conv_job job = {.self = self, .args = args, .x = berth_data(args->workspace)};
     if (self->is_patches) {
         conv_forward_patches(&job);
+    } else if (self->is_planes) {
+        conv_forward_planes(&job);
     } else {
         conv_forward_stripes(&job);
     }

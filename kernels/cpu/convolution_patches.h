@@ -27,7 +27,8 @@ typedef struct convolution {
     int64_t outputs; // of a group
     berth_dtype dtype;
     int product;
-    int is_patches; // rows are patches; else as convolution_stripes.h has them
+    int is_patches; // rows are patches
+    int is_planes;  // as convolution_planes.h has them; else as convolution_stripes.h does
     // Of a stripe, the largest.
     int64_t width;       // positions of a line of y
     int64_t lines;       // of y

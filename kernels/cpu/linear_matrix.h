@@ -114,7 +114,7 @@ BERTH_INLINE void matrix_add(matrix_shape shape, const char *weight, int64_t ste
     berth_matrix_weight(weight, step, 0);
     berth_matrix_weight(weight, step, 1);
     for (int second = 0; second < shape.halves; ++second) {
-        berth_matrix_x(x[second]);
+        berth_matrix_x(x[second], second);
         berth_matrix_dot(is_bytes, second, 0);
         berth_matrix_dot(is_bytes, second, 1);
     }

@@ -28,8 +28,8 @@ BERTH_INLINE int64_t packed_line_steps(packed_kind kind) {
 BERTH_INLINE void packed_add_quarter(const packed_line *of, int quarter) {
     const int panel = quarter / 2;
     const int half = quarter % 2;
-    if (quarter == 0) {
-        berth_matrix_x(of->x);
+    if (half == 0) { // the same x beside either panel
+        berth_matrix_x(of->x, panel);
     }
     berth_matrix_weight(of->widened + panel * MATRIX_STEP, MATRIX_PAIR, half);
     berth_matrix_dot(0, panel, half);

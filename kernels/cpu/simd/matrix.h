@@ -3,8 +3,8 @@
 // registers no compiled code uses. The instructions are written out, as those of BF16 are in
 // avx512.h.
 //
-// Registers 0 and 1 have the first sums with 32 outputs, 2 and 3 the second ones; 4 has x, 6 and 7
-// the weight.
+// Registers 0 and 1 have the first sums with 32 outputs, 2 and 3 the second ones; 4 and 5 have the
+// first and the second x, 6 and 7 the weight.
 #ifndef BERTH_KERNELS_CPU_SIMD_MATRIX_H
 #define BERTH_KERNELS_CPU_SIMD_MATRIX_H
 
@@ -97,8 +97,12 @@ BERTH_INLINE void berth_matrix_keep(float *sums, int second) {
     }
 }
 
-BERTH_INLINE void berth_matrix_x(const void *x) {
-    BERTH_MATRIX_LOAD("tmm4", x, 64);
+BERTH_INLINE void berth_matrix_x(const void *x, int second) {
+    if (second) {
+        BERTH_MATRIX_LOAD("tmm5", x, 64);
+    } else {
+        BERTH_MATRIX_LOAD("tmm4", x, 64);
+    }
 }
 
 // The weight with outputs [16 half, 16 half + 16) of a panel, whose pairs are `step` bytes apart.
@@ -112,9 +116,9 @@ BERTH_INLINE void berth_matrix_weight(const char *weight, int64_t step, int half
 
 #define BERTH_MATRIX_DOT(dot, second, half)                                                        \
     if ((second) && (half)) {                                                                      \
-        __asm__ volatile(dot " %tmm7, %tmm4, %tmm3");                                              \
+        __asm__ volatile(dot " %tmm7, %tmm5, %tmm3");                                              \
     } else if (second) {                                                                           \
-        __asm__ volatile(dot " %tmm6, %tmm4, %tmm2");                                              \
+        __asm__ volatile(dot " %tmm6, %tmm5, %tmm2");                                              \
     } else if (half) {                                                                             \
         __asm__ volatile(dot " %tmm7, %tmm4, %tmm1");                                              \
     } else {                                                                                       \

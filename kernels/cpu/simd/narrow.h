@@ -12,7 +12,7 @@
 #define berth_matrix_zero()                      ((void)0)
 #define berth_matrix_take(sums, second)          ((void)(sums), (void)(second))
 #define berth_matrix_keep(sums, second)          ((void)(sums), (void)(second))
-#define berth_matrix_x(x)                        ((void)(x))
+#define berth_matrix_x(x, second)                ((void)(x), (void)(second))
 #define berth_matrix_weight(weight, step, half)  ((void)(weight), (void)(step), (void)(half))
 #define berth_matrix_dot(is_bytes, second, half) ((void)(is_bytes), (void)(second), (void)(half))
 
