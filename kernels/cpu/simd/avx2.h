@@ -257,12 +257,18 @@ BERTH_INLINE berth_vec berth_vec_high(berth_vec a, berth_vec b) {
     return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
 }
 
+// Two lanes of a and two of b by turns become the four of a, then those of b. Why not named one by
+// one, as above: gcc makes two permutations and a blend of what is one and a shuffle.
+BERTH_INLINE berth_vec berth_vec_in_order(__m256 turns) {
+    return (berth_vec)_mm256_permute4x64_pd((__m256d)turns, 0xd8);
+}
+
 BERTH_INLINE berth_vec berth_vec_even(berth_vec a, berth_vec b) {
-    return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+    return berth_vec_in_order(_mm256_shuffle_ps(a, b, 0x88));
 }
 
 BERTH_INLINE berth_vec berth_vec_odd(berth_vec a, berth_vec b) {
-    return __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+    return berth_vec_in_order(_mm256_shuffle_ps(a, b, 0xdd));
 }
 
 #endif
