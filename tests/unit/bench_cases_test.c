@@ -66,6 +66,36 @@ TEST(every_case_is_large_enough_for_its_copies_to_be_4_times_the_last_cache) {
     core_registry_deinit(&core);
 }
 
+static bool is_output(const berth_graph *graph, berth_value value) {
+    for (size_t i = 0; i < graph->output_count; ++i) {
+        if (graph->outputs[i].value == value) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Else its memory would be where the next copy's results go, and these lines are in the cache.
+TEST(what_a_copy_reads_lives_until_the_step_ends) {
+    core_registry core;
+    size_t count = 0;
+    core_registry_init(&core, NULL);
+    for (size_t i = 0; i < berth_op_case_count(); ++i) {
+        berth_graph *graph = build(&core, berth_op_case_at(i), BERTH_DTYPE_F32);
+        CHECK(graph != NULL);
+        for (size_t k = 0; k < graph->node_count; ++k) {
+            const berth_graph_node *node = &graph->nodes[k];
+            if (strcmp(node->layer, "inputs") == 0) {
+                CHECK(is_output(graph, node->outputs[0]));
+                ++count;
+            }
+        }
+        berth_graph_destroy(graph);
+    }
+    CHECK(count > 0);
+    core_registry_deinit(&core);
+}
+
 TEST(no_two_cases_have_one_name) {
     for (size_t i = 0; i < berth_op_case_count(); ++i) {
         for (size_t k = 0; k < i; ++k) {
