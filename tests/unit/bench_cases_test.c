@@ -83,7 +83,7 @@ TEST(what_a_copy_reads_lives_until_the_step_ends) {
     for (size_t i = 0; i < berth_op_case_count(); ++i) {
         berth_graph *graph = build(&core, berth_op_case_at(i), BERTH_DTYPE_F32);
         CHECK(graph != NULL);
-        for (size_t k = 0; k < graph->node_count; ++k) {
+        for (size_t k = 0; graph && k < graph->node_count; ++k) {
             const berth_graph_node *node = &graph->nodes[k];
             if (strcmp(node->layer, "inputs") == 0) {
                 CHECK(is_output(graph, node->outputs[0]));
