@@ -14,15 +14,17 @@
 
 // ---- sizes --------------------------------------------------------------------------------------
 
-// Whether it may be done so, of an instance whose product is known.
+// Whether it is done so, of an instance whose product is known. Why not by more outputs than an
+// image has positions: turning the weight then takes longer than turning x.
 static inline int conv_is_planes(const convolution *self) {
     const berth_conv *conv = &self->conv;
     int is_plain = berth_conv_volume(conv->kernel) == 1;
     for (int dim = 0; dim < 3; ++dim) {
         is_plain = is_plain && conv->stride[dim] == 1 && conv->padding[dim] == 0;
     }
-    return is_plain && self->product == MATRIX_BF16 &&
-           berth_conv_volume(conv->positions) >= CONV_PLANE;
+    const int64_t positions = berth_conv_volume(conv->positions);
+    return is_plain && self->product == MATRIX_BF16 && positions >= CONV_PLANE &&
+           positions >= self->outputs;
 }
 
 static inline int64_t conv_row_words(const convolution *self) {

@@ -40,7 +40,7 @@ static void check_cases(void) {
         "x=bf16[1,40,23,41] weight=bf16[33,40,4,5]! stride=2,3 padding=1,2",
         "x=bf16[1,44,9,9] weight=bf16[66,22,2,3]! bias=bf16[66] groups=2 dilation=2",
         "x=bf16[2,100,20,30] weight=bf16[40,100,1,1]! bias=bf16[40]",
-        "x=bf16[2,66,9,9] weight=bf16[580,33,1,1]! bias=f32[580] groups=2",
+        "x=bf16[2,66,18,18] weight=bf16[580,33,1,1]! bias=f32[580] groups=2",
         "x=bf16[1,70,9,9] weight=bf16[40,70,1,1]! stride=2",
         "x=bf16[1,16,5,300] weight=bf16[33,16,3,3]! padding=1",
         "x=bf16[1,16,5,5] weight=bf16[4,16,3,3]! padding=6 dilation=6",
