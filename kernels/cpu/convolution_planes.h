@@ -52,9 +52,10 @@ static inline uint64_t conv_block_bytes(const convolution *self) {
 
 // A line of words of some rows, of which a panel has as many pairs as are left.
 static inline void conv_turn_line(const float *panel, int64_t pairs, int64_t rows, float *to) {
-    _Alignas(BERTH_LINE) float last[MATRIX_WORDS][PANEL] = {{0}};
+    _Alignas(BERTH_LINE) float last[MATRIX_WORDS][PANEL];
     if (pairs < MATRIX_WORDS) {
         memcpy(last, panel, (size_t)pairs * sizeof last[0]);
+        memset(last[pairs], 0, (size_t)(MATRIX_WORDS - pairs) * sizeof last[0]);
         panel = last[0];
     }
     berth_transpose(panel, PANEL, MATRIX_WORDS, rows, to);

@@ -20,9 +20,9 @@ BERTH_INLINE berth_vec berth_vec_clamp(berth_vec a, berth_vec limit) {
     return berth_vec_max(-limit, berth_vec_min(limit, a));
 }
 
-// 1 + 2^x within 3 units in the last place. Why not the power of berth_vec_exp2: beside 1 nothing
-// is left of what that one takes care of, subnormal numbers, and sigmoids take a fifth less time.
-// The polynomial is fitted to 2^x from 0 to 1 with the smallest relative error, 2^-23.5.
+// 1 + 2^x within 3 units in the last place. Why not rest and scale: beside 1 nothing is left of
+// what they take care of, subnormal numbers, and sigmoids take a fifth less time. The polynomial
+// is fitted to 2^x from 0 to 1 with the smallest relative error, 2^-23.5.
 BERTH_INLINE berth_vec berth_vec_exp2_beside_one(berth_vec x) {
     static const float near[] = {0x1p+0f,        0x1.62e4bap-1f, 0x1.ebdb6ap-3f,
                                  0x1.c91c10p-5f, 0x1.277c1cp-7f, 0x1.e96910p-10f};

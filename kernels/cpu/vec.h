@@ -219,14 +219,6 @@ BERTH_INLINE berth_vec berth_vec_polynomial(const float *coefficients, int count
     return sum;
 }
 
-// 2^x within 3 units in the last place; subnormal results, infinities and NaN as exp2f gives them.
-BERTH_INLINE berth_vec berth_vec_exp2(berth_vec x) {
-    static const float near[] = {0x1p+0f,        0x1.62e42ap-1f, 0x1.ebf9bcp-3f,
-                                 0x1.c6b752p-5f, 0x1.3cea88p-7f, 0x1.5bba0ap-10f};
-    const berth_vec rest = berth_vec_rest(x);
-    return berth_vec_scale(berth_vec_polynomial(near, 6, rest), x, rest);
-}
-
 // e^x within 2 units in the last place; subnormal results, infinities and NaN as expf gives them.
 BERTH_INLINE berth_vec berth_vec_exp(berth_vec x) {
     static const float near[] = {1.0f,      1.0f,       0.5f,       1.0f / 6,
