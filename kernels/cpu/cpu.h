@@ -29,8 +29,9 @@ typedef struct berth_cpu {
     int bf16_dot_wins;
     // The same of products of matrices (linear_choice.h).
     int matrices_win;
-    // The same of asking for four pages in turns of a weight that is read once (places.h).
-    int places_win;
+    // How many bytes of a weight a thread has to read once for asking for four places in turns to
+    // be faster (places.h); 0 before anybody has measured it.
+    int64_t places_from;
     // The same of the shifts that make codes of e4m3 floats (packed_e4m3.h).
     int e4m3_shifts_win;
     // Calls work(work, part, parts) once for every part, each on its own thread, the same part

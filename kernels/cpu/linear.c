@@ -225,6 +225,8 @@ static void multiply_group(const job *in, const group *of) {
     const linear *self = in->self;
     const int is_widened =
         in->rows > FEW_ROWS && (self->product == TIMES_BF16 || self->product == TIMES_F16);
+    const int in_places =
+        places_serve(self->cpu, self->panels * self->pairs * line_bytes(self->product));
     for (int64_t pair = 0; pair < self->pairs; pair += of->pairs) {
         for (int64_t panel = 0; panel < of->count; ++panel) {
             tile piece = {
@@ -234,7 +236,7 @@ static void multiply_group(const job *in, const group *of) {
                 .pairs = at_most(of->pairs, self->pairs - pair),
                 .half = tile_half(in->rows),
                 .is_first = pair == 0,
-                .in_places = self->cpu->places_win > 0,
+                .in_places = in_places,
             };
             if (is_widened) {
                 widen(piece.weight, self->product, piece.pairs, of->widened);

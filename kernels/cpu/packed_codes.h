@@ -21,16 +21,17 @@ static inline void codes_load_i8(const packed_job *in, int64_t row, int64_t firs
 static inline void codes_load_e4m3(const packed_job *in, int64_t row, int64_t first, int64_t count,
                                    float *to) {
     const uint8_t *codes = (const uint8_t *)berth_row(in->args->inputs[0], row) + first;
+    const float raise = packed_by_shifts(in) ? E4M3_RAISE : 1;
+    const berth_vec factor = berth_vec_of(raise * packed_factor(PACKED_E4M3, TIMES_F32));
     int64_t i = 0;
     for (; i + BERTH_LANES <= count; i += BERTH_LANES) {
         berth_vec_bytes bytes;
         memcpy(&bytes, codes + i, sizeof bytes);
         const berth_vec_halves halves = __builtin_convertvector(bytes, berth_vec_halves);
-        berth_vec_store(to + i,
-                        packed_e4m3(halves) * berth_vec_of(packed_factor(PACKED_E4M3, TIMES_F32)));
+        berth_vec_store(to + i, packed_e4m3(halves) * factor);
     }
     for (; i < count; ++i) {
-        to[i] = berth_from_f8(codes[i]);
+        to[i] = berth_from_f8(codes[i]) * raise;
     }
 }
 

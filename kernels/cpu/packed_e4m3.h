@@ -5,17 +5,15 @@
 //   halves   the sign, the exponent and the mantissa of a code are moved to where an f16 has them,
 //            in words of whole vectors, and an f16 becomes a float in one instruction
 //   shifts   they are moved to where a float has them, which then is 2^-120 of the number; x, codes
-//            as well, is so much larger that no product is subnormal. Nine instructions for four
-//            vectors of numbers, and none that takes two steps
+//            as well, is packed so much larger that no product is subnormal. Eight instructions for
+//            four vectors of numbers, and none that takes two steps
 //
 // A subnormal code is a subnormal float by shifts. A Zen 3 does not mind and reads 1.4 times as
 // fast by shifts; an Emerald Rapids takes a hundred cycles for each product with one (by shifts 0.5
-// GB/s of uniform codes). So e4m3_choose measures. NaN is looked for beside the products: it is
-// seldom.
+// GB/s of uniform codes). So e4m3_choose measures. A NaN is some number in either way: outputs that
+// have one are marked (packed_layout.h).
 #ifndef BERTH_KERNELS_CPU_PACKED_E4M3_H
 #define BERTH_KERNELS_CPU_PACKED_E4M3_H
-
-#include <math.h>
 
 #include <cpu/cpu.h>
 #include <cpu/packed_tile.h>
@@ -28,16 +26,20 @@ enum { E4M3_HALVES, E4M3_SHIFTS };
 
 typedef int16_t e4m3_words __attribute__((vector_size(BERTH_LANES * 4)));
 
-// What codes in the upper bytes of words are as f16, 2^-8 of their numbers, or as the upper halves
-// of floats; NaN is 480.
-BERTH_INLINE e4m3_words e4m3_moved(int way, berth_vec_bits codes) {
-    const e4m3_words words = (e4m3_words)codes;
-    return way == E4M3_SHIFTS ? (words >> 4) & (int16_t)0x87f0 : (words >> 1) & (int16_t)0xbf80;
+// What the codes of a column, bytes of words, are as f16, 2^-8 of their numbers, or as the upper
+// halves of floats; NaN is 480. The even column's are multiplied: shifts are what there is most of.
+BERTH_INLINE berth_vec_words e4m3_moved(int way, berth_vec_bits codes, int column) {
+    const uint16_t times = way == E4M3_SHIFTS ? 1 << 4 : 1 << 7;
+    const berth_vec_words up = (berth_vec_words){0} + times;
+    const e4m3_words down = (e4m3_words)codes >> (way == E4M3_SHIFTS ? 4 : 1);
+    const berth_vec_words words =
+        column == 0 ? berth_vec_dot_pairs((berth_vec_bits)up, codes) : (berth_vec_words)down;
+    return words & (uint16_t)(way == E4M3_SHIFTS ? 0x87f0 : 0xbf80);
 }
 
 // Vector `which` of the two that such words are for: the first and the second outputs, by shifts
 // the even and the odd ones.
-BERTH_INLINE berth_vec e4m3_number(int way, e4m3_words moved, int which) {
+BERTH_INLINE berth_vec e4m3_number(int way, berth_vec_words moved, int which) {
     berth_vec_halves halves[2];
     if (way == E4M3_SHIFTS) {
         return which == 0 ? berth_vec_first_of((berth_vec)moved)
@@ -47,68 +49,28 @@ BERTH_INLINE berth_vec e4m3_number(int way, e4m3_words moved, int which) {
     return packed_as_f16(halves[which]);
 }
 
-// Whether a byte of such maxima is that of a NaN.
-BERTH_INLINE int e4m3_has_nan(berth_vec_bits largest) {
-    uint32_t any = 0;
-    for (int lane = 0; lane < BERTH_LANES; ++lane) {
-        any |= largest[lane] + 0x01010101u;
-    }
-    return (any & 0x80808080u) != 0;
-}
-
-// What makes sums of outputs NaN that have one among the codes of some steps: [PACKED_WIDTH], else
-// 0.
-BERTH_SELDOM void e4m3_mark_nan(const packed_chunk *of, berth_span steps, float *out_marks) {
-    memset(out_marks, 0, PACKED_WIDTH * sizeof *out_marks);
-    for (int64_t step = steps.first; step < steps.end; ++step) {
-        const uint8_t *codes = packed_at(PACKED_E4M3, of, step, 0);
-        for (int i = 0; i < PACKED_WIDTH * E4M3_COLUMNS; ++i) {
-            if ((codes[i] & 0x7f) == 0x7f) {
-                out_marks[i / E4M3_COLUMNS] = NAN;
-            }
-        }
-    }
-}
-
-BERTH_INLINE void e4m3_add_marks(packed_shape shape, const float *marks, packed_sums sums) {
+// Adds the products of a step, two vectors of codes after two; x: [columns][rows].
+BERTH_INLINE void e4m3_add(packed_shape shape, int way, const uint8_t *codes, const float *x,
+                           packed_sums sums) {
+    berth_vec values[E4M3_COLUMNS][PACKED_FEW];
     BERTH_UNROLL
-    for (int i = 0; i < shape.vectors; ++i) {
-        BERTH_UNROLL
-        for (int row = 0; row < shape.rows; ++row) {
-            sums[row][i] += berth_vec_load(marks + (shape.first + i) * BERTH_LANES);
-        }
+    for (int i = 0; i < shape.rows * E4M3_COLUMNS; ++i) {
+        values[i / shape.rows][i % shape.rows] = berth_vec_of_bits(x + i);
     }
-}
-
-// The numbers of a step; returns what is the larger of every byte, these codes' without their signs
-// or `largest`.
-BERTH_INLINE berth_vec_bits e4m3_load(packed_shape shape, int way, const uint8_t *codes,
-                                      packed_vectors numbers[E4M3_COLUMNS],
-                                      berth_vec_bits largest) {
     BERTH_UNROLL
     for (int i = 0; i < shape.vectors; i += 2) {
         const berth_vec_bits bits = packed_bits(codes + i * BERTH_LANES * E4M3_COLUMNS);
-        const e4m3_words first = e4m3_moved(way, (berth_vec_bits)((e4m3_words)bits << 8));
-        const e4m3_words second = e4m3_moved(way, bits);
-        largest = berth_vec_larger_bytes(largest, bits & 0x7f7f7f7fu);
         BERTH_UNROLL
-        for (int which = 0; which < 2; ++which) {
-            numbers[0][i + which] = e4m3_number(way, first, which);
-            numbers[1][i + which] = e4m3_number(way, second, which);
+        for (int at = 0; at < E4M3_COLUMNS * 2; ++at) {
+            const int column = at / 2;
+            const berth_vec number = e4m3_number(way, e4m3_moved(way, bits, column), at % 2);
+            BERTH_UNROLL
+            for (int row = 0; row < shape.rows; ++row) {
+                berth_vec *sum = &sums[row][i + at % 2];
+                *sum = berth_vec_add_product(*sum, number, values[column][row]);
+            }
         }
     }
-    return largest;
-}
-
-BERTH_INLINE void e4m3_add(packed_shape shape, int way, packed_sums sums, packed_vectors numbers,
-                           const float *x) {
-    const berth_vec raise = berth_vec_of(way == E4M3_SHIFTS ? E4M3_RAISE : 1);
-    berth_vec values[PACKED_FEW];
-    BERTH_UNROLL
-    for (int row = 0; row < shape.rows; ++row) {
-        values[row] = berth_vec_of_bits(x + row) * raise;
-    }
-    packed_add_values(shape, sums, numbers, values);
 }
 
 // Even and odd outputs by turns again.
@@ -128,32 +90,35 @@ BERTH_INLINE void e4m3_settle(packed_shape shape, int way, packed_sums sums) {
     }
 }
 
-// As packed_multiply.
+// What stands behind the codes of all steps: NaN for outputs that have one among theirs.
+BERTH_INLINE void e4m3_add_marks(packed_shape shape, const packed_chunk *of, packed_sums sums) {
+    const float *marks = (const void *)packed_at(PACKED_E4M3, of, of->steps, 0);
+    BERTH_UNROLL
+    for (int i = 0; i < shape.vectors; ++i) {
+        BERTH_UNROLL
+        for (int row = 0; row < shape.rows; ++row) {
+            sums[row][i] += berth_vec_load(marks + (shape.first + i) * BERTH_LANES);
+        }
+    }
+}
+
+// As packed_multiply, of whole panels.
 BERTH_INLINE void e4m3_multiply(packed_shape shape, int way, const packed_chunk *all,
                                 const packed_groups *groups, int64_t steps) {
     const packed_chunk of = *all;
     packed_groups by = *groups;
     by.factor = way == E4M3_SHIFTS ? E4M3_FACTOR : by.factor;
-    for (int64_t first = 0, group = 0; first < of.steps; first += steps, ++group) {
-        const berth_span span = {first, at_most(first + steps, of.steps)};
-        berth_vec_bits largest = {0};
+    for (int64_t step = 0, group = 0; step < of.steps; ++group) {
+        const int64_t end = at_most(step + steps, of.steps);
         packed_sums sums;
         packed_begin(shape, sums);
-        for (int64_t step = span.first; step < span.end; ++step) {
-            const float *x = of.x + step * E4M3_COLUMNS * shape.rows;
-            packed_vectors numbers[E4M3_COLUMNS];
+        for (; step < end; ++step) {
             packed_prefetch(shape, &of, step);
-            largest = e4m3_load(shape, way, packed_at(shape.kind, &of, step, shape.first), numbers,
-                                largest);
-            e4m3_add(shape, way, sums, numbers[0], x);
-            e4m3_add(shape, way, sums, numbers[1], x + shape.rows);
+            e4m3_add(shape, way, packed_at(shape.kind, &of, step, shape.first),
+                     of.x + step * E4M3_COLUMNS * shape.rows, sums);
         }
         e4m3_settle(shape, way, sums);
-        if (__builtin_expect(e4m3_has_nan(largest), 0)) {
-            float marks[PACKED_WIDTH];
-            e4m3_mark_nan(&of, span, marks);
-            e4m3_add_marks(shape, marks, sums);
-        }
+        e4m3_add_marks(shape, &of, sums);
         packed_finish(shape, sums, &by, group);
     }
 }
@@ -183,20 +148,21 @@ E4M3_TILE(E4M3_SHIFTS, 4)
 // 1: shifts are faster, with a weight of which every code is subnormal; -1: they are not.
 static inline int e4m3_choose(void) {
     static const packed_fn ways[] = {E4M3_HALVES_1, E4M3_SHIFTS_1};
-    uint8_t codes[E4M3_STEPS * PACKED_WIDTH * E4M3_COLUMNS];
-    float ones[E4M3_STEPS * E4M3_COLUMNS];
+    uint8_t codes[E4M3_STEPS * PACKED_WIDTH * E4M3_COLUMNS + PACKED_WIDTH * sizeof(float)];
+    float x[E4M3_STEPS * E4M3_COLUMNS];
+    const float one = 1;
     const float scales[PACKED_WIDTH] = {0};
     float totals[PACKED_WIDTH];
     int64_t best[2] = {INT64_MAX, INT64_MAX};
     memset(codes, 1, sizeof codes);
     for (int i = 0; i < E4M3_STEPS * E4M3_COLUMNS; ++i) {
-        ones[i] = 1;
+        x[i] = E4M3_RAISE;
     }
-    const packed_chunk of = {.codes = codes, .x = ones, .steps = E4M3_STEPS};
+    const packed_chunk of = {.codes = codes, .x = x, .steps = E4M3_STEPS};
     const packed_groups by = {
         .scales = scales,
-        .x_sums = ones,
-        .x_scales = ones,
+        .x_sums = &one,
+        .x_scales = &one,
         .totals = totals,
         .dtype = BERTH_DTYPE_F32,
     };

@@ -59,6 +59,14 @@ struct packed_job {
     float *scratch;     // of part 0
 };
 
+// Whether rows are multiplied by shifts (packed_e4m3.h), and x is packed for it: x with scales is
+// codes, none of which is too large.
+static inline int packed_by_shifts(const packed_job *in) {
+    const packed *self = in->self;
+    return self->kind == PACKED_E4M3 && self->product == TIMES_F32 && in->x_scales &&
+           in->rows <= PACKED_FEW && self->cpu->e4m3_shifts_win > 0;
+}
+
 // ---- instances ----------------------------------------------------------------------------------
 
 // Groups can be multiplied as matrices only where they end with a line of x, of bytes or of bf16.
@@ -158,6 +166,10 @@ static inline berth_status packed_create(const berth_op_site *site, const berth_
         }
     }
     return status;
+}
+
+static inline int packed_in_places(const packed *self) {
+    return places_serve(self->cpu, pieces(self->out, PACKED_WIDTH) * self->panels_bytes);
 }
 
 // Columns of a group, of which the last may have fewer.

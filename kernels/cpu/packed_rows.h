@@ -81,7 +81,7 @@ static inline void packed_pair_by_integers(const packed_job *in, const packed_sp
                           .pairs = steps.end - steps.first,
                           .half = tile_half(in->rows),
                           .is_first = steps.first == of->steps.first,
-                          .in_places = self->cpu->places_win > 0,
+                          .in_places = packed_in_places(self),
                       },
                       steps.first);
     }
@@ -132,11 +132,10 @@ static inline packed_chunk packed_chunk_of(const packed_job *in, const uint8_t *
     const int64_t before = steps.first * packed_bytes_of(self->kind) * PACKED_WIDTH;
     return (packed_chunk){
         .codes = codes + before,
-        .before = before,
         .table = self->table,
         .x = in->x + steps.first * self->step_words * in->rows,
         .steps = steps.end - steps.first,
-        .in_places = in->self->cpu->places_win > 0,
+        .in_places = packed_in_places(self),
     };
 }
 

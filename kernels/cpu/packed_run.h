@@ -91,14 +91,12 @@ static inline int packed_are_few(const packed_job *in) {
            in->rows <= (is_matrix(self->product) ? BERTH_MATRIX_ROWS : PACKED_FEW);
 }
 
-// x with scales is codes, none of which is too large for shifts.
 static inline const packed_fn *packed_few_of(const packed_job *in) {
     const packed *self = in->self;
-    const int can_shift = self->kind == PACKED_E4M3 && in->x_scales;
-    return self->product == DOT_BF16                     ? packed_dots[self->kind]
-           : self->product == DOT_WORDS                  ? packed_words_few
-           : can_shift && self->cpu->e4m3_shifts_win > 0 ? packed_shifts
-                                                         : packed_floats[self->kind];
+    return self->product == DOT_BF16    ? packed_dots[self->kind]
+           : self->product == DOT_WORDS ? packed_words_few
+           : packed_by_shifts(in)       ? packed_shifts
+                                        : packed_floats[self->kind];
 }
 
 static inline void packed_few_rows(const packed_job *in, const packed_groups *by,

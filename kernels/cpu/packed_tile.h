@@ -20,7 +20,6 @@
 // Columns of two panels.
 typedef struct packed_chunk {
     const uint8_t *codes; // at the first step
-    int64_t before;       // bytes of the panels' other steps
     const uint8_t *table; // [PACKED_TABLE]
     const float *x;       // [columns][rows]; of bf16 and words pairs of columns
     int64_t steps;
@@ -160,17 +159,14 @@ BERTH_INLINE void packed_add_step(packed_shape shape, packed_sums sums, const pa
 // 0.97). Into the second one where that is busy with what is widened (Emerald Rapids, fp8: 0.86
 // against 0.78).
 BERTH_INLINE void packed_prefetch(packed_shape shape, const packed_chunk *of, int64_t step) {
-    const int64_t at = of->before + step * PACKED_WIDTH * packed_bytes_of(shape.kind);
-    const places_lines ahead =
-        places_ahead((const char *)of->codes - of->before, at, of->in_places, PACKED_NEAR);
+    const char *codes = (const char *)packed_at(shape.kind, of, step, 0);
+    places_lines ahead = places_ahead(codes, of->in_places, PACKED_NEAR);
+    ahead.is_far |= shape.rows == 0;
     BERTH_UNROLL
     for (int i = 0; i < shape.vectors; ++i) {
         const int byte = (shape.first + i) * BERTH_LANES * packed_bytes_of(shape.kind);
-        const char *line = ahead.first + byte / 64 * ahead.step;
-        if (byte % 64 == 0 && shape.rows > 0) {
-            BERTH_PREFETCH(line);
-        } else if (byte % 64 == 0) {
-            BERTH_PREFETCH_FAR(line);
+        if (byte % BERTH_LINE == 0) {
+            places_ask(ahead, byte / BERTH_LINE);
         }
     }
 }

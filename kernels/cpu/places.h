@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is asked for ahead of a weight that is read once, front to back: the lines just behind, or
-// lines of four later pages in turns. A Sapphire Rapids reads 1.5 times as fast from four pages as
-// from one, a Zen 5 by itself faster than it can be asked to: so the machine is measured.
+// lines of four later places in turns, into the second cache. Memory answers several rows of its
+// banks faster than one: a Sapphire Rapids reads 1.5 times as fast, a Zen 3 1.15 times; a Zen 5
+// reads faster by itself than it can be asked to. So the machine is measured.
 #ifndef BERTH_KERNELS_CPU_PLACES_H
 #define BERTH_KERNELS_CPU_PLACES_H
 
@@ -10,29 +11,45 @@
 #include <time.h>
 
 #define PLACES       4
-#define PLACES_PAGE  4096                   // bytes
-#define PLACES_BLOCK (PLACES * PLACES_PAGE) // a line of each page in turn
+#define PLACES_APART INT64_C(16384) // bytes; of 4096 apart little is gained, less lies in one page
+#define PLACES_BLOCK (PLACES * PLACES_APART) // a line of each place in turn
+#define PLACES_LEAST (16 * PLACES_BLOCK)
 
-#define PLACES_TRIED  (INT64_C(64) * PLACES_BLOCK) // bytes that are read in a trial
-#define PLACES_TRIALS 3                            // some ten milliseconds in all
-#define PLACES_GAIN   0.9                          // of the time, from which on it is worth it
+#define PLACES_TRIED  (32 * PLACES_BLOCK) // bytes that are read in a trial
+#define PLACES_NEAR   1024                // bytes
+#define PLACES_TRIALS 7                   // some ten milliseconds in all
 
 // Lines that are asked for while at most PLACES lines are used, which begin at a multiple of their
 // bytes.
 typedef struct places_lines {
     const char *first;
     int64_t step; // from one to the next
+    int is_far;
 } places_lines;
 
-// While those `at` bytes behind a weight's start are used; `near`: how far away the others are
-// where the machine is not better asked for later pages.
-BERTH_INLINE places_lines places_ahead(const char *weight, int64_t at, int in_places,
-                                       int64_t near) {
-    const uint64_t in_block = (uint64_t)at % PLACES_BLOCK;
+// While those at `at` are used; `near`: how far away the others are where the machine is not better
+// asked for later places.
+BERTH_INLINE places_lines places_ahead(const char *at, int in_places, int64_t near) {
+    const uint64_t in_block = (uintptr_t)at % PLACES_BLOCK;
     const uint64_t line = in_block / BERTH_LINE;
-    const uint64_t there = line / PLACES * BERTH_LINE + line % PLACES * PLACES_PAGE;
+    const uint64_t there = line / PLACES * BERTH_LINE + line % PLACES * PLACES_APART;
     const int64_t ahead = in_places ? (int64_t)(PLACES_BLOCK - in_block + there) : near;
-    return (places_lines){weight + at + ahead, in_places ? PLACES_PAGE : BERTH_LINE};
+    return (places_lines){at + ahead, in_places ? PLACES_APART : BERTH_LINE, in_places};
+}
+
+BERTH_INLINE void places_ask(places_lines lines, int line) {
+    const char *at = lines.first + line * lines.step;
+    if (lines.is_far) {
+        BERTH_PREFETCH_FAR(at);
+    } else {
+        BERTH_PREFETCH(at);
+    }
+}
+
+// Whether they serve a weight of so many bytes, which all threads share: what is asked for behind
+// the end of a share is wasted.
+static inline int places_serve(const berth_cpu *cpu, int64_t bytes) {
+    return bytes / cpu->threads >= cpu->places_from;
 }
 
 static inline int64_t nanoseconds_now(void) {
@@ -41,45 +58,50 @@ static inline int64_t nanoseconds_now(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-// Nanoseconds that it takes to read what no cache has.
+// Nanoseconds that it takes to multiply what no cache has, as bytes by words: reading alone would
+// leave the processor time to look ahead by itself.
 static inline int64_t places_time(const char *bytes, int in_places) {
-    berth_vec sum = berth_vec_of(0);
+    const int64_t vector = sizeof(berth_vec);
+    const berth_vec_bits x = (berth_vec_bits)berth_vec_of(1);
+    berth_vec_bits sum = {0};
     for (int64_t at = 0; at < PLACES_TRIED; at += BERTH_LINE) {
         BERTH_FLUSH(bytes + at);
     }
     const int64_t start = nanoseconds_now();
     for (int64_t at = 0; at < PLACES_TRIED; at += BERTH_LINE) {
-        BERTH_PREFETCH(places_ahead(bytes, at, in_places, PLACES * BERTH_LINE).first);
-        for (int64_t i = 0; i < BERTH_LINE; i += (int64_t)sizeof sum) {
-            sum = sum + berth_vec_load((const float *)(const void *)(bytes + at + i));
+        places_ask(places_ahead(bytes + at, in_places, PLACES_NEAR), 0);
+        for (int64_t i = 0; i < BERTH_LINE; i += vector) {
+            const berth_vec_bits codes =
+                (berth_vec_bits)berth_vec_load((const float *)(const void *)(bytes + at + i));
+            sum = berth_vec_dot_words(sum, codes & 0x00ff00ffu, x);
+            sum = berth_vec_dot_words(sum, codes >> 8 & 0x00ff00ffu, x);
         }
     }
     const int64_t time = nanoseconds_now() - start;
-    return berth_vec_sum(sum) == 0 ? time : INT64_MAX; // zeros all, which the compiler cannot know
+    return berth_vec_sum((berth_vec)sum) == 0 ? time : INT64_MAX; // zeros, which no compiler knows
 }
 
-static inline int places_measure(const berth_host *host) {
-    int64_t one = INT64_MAX;
-    int64_t four = INT64_MAX;
-    char *bytes = host->alloc(host, PLACES_TRIED, PLACES_PAGE);
+// Both ways one after the other, several times: a neighbour may hold the memory back for a while.
+static inline int64_t places_measure(const berth_host *host) {
+    char *bytes = host->alloc(host, PLACES_TRIED, BERTH_LINE);
     if (!bytes) {
-        return -1;
+        return INT64_MAX;
     }
     memset(bytes, 0, PLACES_TRIED); // each page has memory of its own now
+    int won = 0;
     for (int trial = 0; trial < PLACES_TRIALS; ++trial) {
         const int64_t near = places_time(bytes, 0);
         const int64_t far = places_time(bytes, 1);
-        one = near < one ? near : one;
-        four = far < four ? far : four;
+        won += far < near;
     }
     host->free(host, bytes);
-    return (double)four < PLACES_GAIN * (double)one ? 1 : -1;
+    return 2 * won > PLACES_TRIALS ? PLACES_LEAST : INT64_MAX;
 }
 
 // In a create of a kernel that reads weights; what is found holds for all.
 static inline void places_find(berth_cpu *cpu) {
-    if (cpu->places_win == 0) {
-        cpu->places_win = places_measure(cpu->host);
+    if (cpu->places_from == 0) {
+        cpu->places_from = places_measure(cpu->host);
     }
 }
 

@@ -62,6 +62,8 @@
 //   dot_words       sum + the products of both pairs of signed 16 bits of each lane; _of_two: of
 //                   two vectors by one pair in memory, for tiles
 //   dot_bytes       sum + the four products of unsigned bytes by signed ones of each lane
+//   dot_pairs       of unsigned bytes by signed ones, the sums of both products of each word, which
+//                   they have to fit in
 //   add_down, add_up   the sum, rounded down and up
 //   larger_bytes    of two bytes; if_bytes: the second's where the first's are not 0, else 0
 //   are_bytes       whether all bytes of two are the same

@@ -272,9 +272,9 @@ TEST(a_weight_is_read_in_one_place_and_in_four) {
         SKIP("platform-cpu is not built");
     }
     berth_cpu *cpu = op_kernel_device()->self;
-    const int measured = cpu->places_win;
-    for (int wins = -1; wins <= 1; wins += 2) {
-        cpu->places_win = wins;
+    const int64_t measured = cpu->places_from;
+    for (int is_never = 0; is_never <= 1; ++is_never) {
+        cpu->places_from = is_never ? INT64_MAX : 1;
         check_case(&berth_op_linear, "T=%-3d x=f32[T,1031] weight=bf16[101,1031]! max=130");
         check_case(&berth_op_linear, "T=%-3d x=f32[T,517] weight=f32[101,517]! max=130");
         check_case(
@@ -284,6 +284,9 @@ TEST(a_weight_is_read_in_one_place_and_in_four) {
         check_case(&berth_op_scaled_linear,
                    "T=%-3d x=i8[T,1031]<127 x_scale=f32[T,1] weight=i8[333,1031]<127! "
                    "weight_scale=f32[333,1]! group_shape=1,-1 dtype=f32 max=130");
+        check_case(&berth_op_scaled_linear,
+                   "T=%-3d x=f8[T,517] x_scale=f32[T,5] weight=f8[333,517]! weight_scale=f32[3,5]! "
+                   "group_shape=128,128 dtype=f32 max=130");
     }
-    cpu->places_win = measured;
+    cpu->places_from = measured;
 }

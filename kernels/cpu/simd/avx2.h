@@ -225,6 +225,10 @@ BERTH_INLINE berth_vec_halves berth_vec_to_f16(berth_vec a) {
     return (berth_vec_halves)_mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT);
 }
 
+BERTH_INLINE berth_vec_words berth_vec_dot_pairs(berth_vec_bits a, berth_vec_bits b) {
+    return (berth_vec_words)_mm256_maddubs_epi16((__m256i)a, (__m256i)b);
+}
+
 // As berth_vec_add_product.
 BERTH_INLINE berth_vec_bits berth_vec_dot_words(berth_vec_bits sum, berth_vec_bits a,
                                                 berth_vec_bits b) {

@@ -198,6 +198,10 @@ BERTH_INLINE int berth_vec_has_dot(void) {
     return __builtin_cpu_supports("avx512bf16") != 0;
 }
 
+BERTH_INLINE berth_vec_words berth_vec_dot_pairs(berth_vec_bits a, berth_vec_bits b) {
+    return (berth_vec_words)_mm512_maddubs_epi16((__m512i)a, (__m512i)b);
+}
+
 BERTH_INLINE berth_vec_bits berth_vec_dot_words(berth_vec_bits sum, berth_vec_bits a,
                                                 berth_vec_bits b) {
     return sum + (berth_vec_bits)_mm512_madd_epi16((__m512i)a, (__m512i)b);

@@ -125,6 +125,14 @@ BERTH_INLINE berth_vec_halves berth_vec_to_f16(berth_vec a) {
     return halves;
 }
 
+BERTH_INLINE berth_vec_words berth_vec_dot_pairs(berth_vec_bits a, berth_vec_bits b) {
+    typedef int16_t signed_words __attribute__((vector_size(sizeof a)));
+    const signed_words even =
+        (signed_words)((berth_vec_words)a & 0xff) * ((signed_words)b << 8 >> 8);
+    const signed_words odd = (signed_words)((berth_vec_words)a >> 8) * ((signed_words)b >> 8);
+    return (berth_vec_words)(even + odd);
+}
+
 BERTH_INLINE berth_vec_bits berth_vec_dot_words(berth_vec_bits sum, berth_vec_bits a,
                                                 berth_vec_bits b) {
     const berth_vec_ints low = ((berth_vec_ints)a << 16 >> 16) * ((berth_vec_ints)b << 16 >> 16);
