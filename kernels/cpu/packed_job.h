@@ -27,6 +27,7 @@ typedef struct packed {
     int64_t panels_bytes; // of two
     int has_sums;         // of x are needed
     int is_fixed;         // x: packed_fixed.h
+    int in_places;        // as a tile has it
     uint8_t table[PACKED_TABLE];
 } packed;
 
@@ -59,12 +60,19 @@ struct packed_job {
     float *scratch;     // of part 0
 };
 
+// So few that codes are widened as they are multiplied: in registers, or a line ahead of matrices.
+static inline int packed_are_few(const packed_job *in) {
+    const packed *self = in->self;
+    return self->kind != PACKED_I8 &&
+           in->rows <= (is_matrix(self->product) ? BERTH_MATRIX_ROWS : PACKED_FEW);
+}
+
 // Whether rows are multiplied by shifts (packed_e4m3.h), and x is packed for it: x with scales is
 // codes, none of which is too large.
 static inline int packed_by_shifts(const packed_job *in) {
     const packed *self = in->self;
     return self->kind == PACKED_E4M3 && self->product == TIMES_F32 && in->x_scales &&
-           in->rows <= PACKED_FEW && self->cpu->e4m3_shifts_win > 0;
+           packed_are_few(in) && self->cpu->e4m3_shifts_win > 0;
 }
 
 // ---- instances ----------------------------------------------------------------------------------
@@ -134,7 +142,7 @@ static inline int packed_has_group(packed_kind kind, int64_t group, int64_t in) 
     return group >= in || group % packed_columns(kind) == 0;
 }
 
-static inline void packed_init(packed *self, int product) {
+static inline void packed_init(packed *self, int product, berth_cpu *cpu) {
     const int64_t columns = packed_columns(self->kind);
     self->product = product;
     self->steps = pieces(self->in, columns);
@@ -145,6 +153,7 @@ static inline void packed_init(packed *self, int product) {
                        : self->kind == PACKED_I8 && self->product != DOT_WORDS ? 1
                                                                                : columns / 2;
     self->panels_bytes = packed_panels_bytes(self->kind, self->in);
+    self->in_places = places_serve(cpu, pieces(self->out, PACKED_WIDTH) * self->panels_bytes);
     self->has_sums = packed_has_sums(self->kind, self->product);
     packed_fill_table(self);
 }
@@ -157,19 +166,14 @@ static inline berth_status packed_create(const berth_op_site *site, const berth_
         packed *self = *out_self;
         const int product =
             packed_product_of(known, site->inputs[0]->dtype, (berth_cpu *)device->self);
-        places_find(device->self);
         for (int i = 0; i < 2; ++i) {
             self[i] = *known;
             self[i].host = site->host;
             self[i].at_once = at_most(berth_most_rows(site, site->inputs[0]), PACKED_ROWS);
-            packed_init(&self[i], i == 0 ? product : TIMES_F32);
+            packed_init(&self[i], i == 0 ? product : TIMES_F32, device->self);
         }
     }
     return status;
-}
-
-static inline int packed_in_places(const packed *self) {
-    return places_serve(self->cpu, pieces(self->out, PACKED_WIDTH) * self->panels_bytes);
 }
 
 // Columns of a group, of which the last may have fewer.

@@ -153,6 +153,7 @@ static inline void packed_put_marks(const packed_source *from, const packed_outp
 static inline void packed_put_some(const packed_source *from, const packed_outputs *at,
                                    uint8_t *codes) {
     const int64_t words = pieces(from->rows->shape[1], 4);
+    const int is_marked = from->kind == PACKED_E4M3;
     uint32_t any[PANEL] = {0};
     float rows[PANEL][PACKED_SLAB];
     float columns[PACKED_SLAB][PANEL];
@@ -163,10 +164,12 @@ static inline void packed_put_some(const packed_source *from, const packed_outpu
         for (int64_t i = 0; i < count; ++i) {
             const uint32_t *column = (const uint32_t *)(const void *)columns[i];
             packed_place(from, column, word + i, at, codes);
-            packed_find_nan(column, any);
+            if (is_marked) {
+                packed_find_nan(column, any);
+            }
         }
     }
-    if (from->kind == PACKED_E4M3) {
+    if (is_marked) {
         packed_put_marks(from, at, any, codes);
     }
 }

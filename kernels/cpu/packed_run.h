@@ -84,13 +84,6 @@ static inline void packed_by_groups(const packed_job *in, const packed_groups *b
     }
 }
 
-// So few that codes are widened as they are multiplied: in registers, or a line ahead of matrices.
-static inline int packed_are_few(const packed_job *in) {
-    const packed *self = in->self;
-    return self->kind != PACKED_I8 &&
-           in->rows <= (is_matrix(self->product) ? BERTH_MATRIX_ROWS : PACKED_FEW);
-}
-
 static inline const packed_fn *packed_few_of(const packed_job *in) {
     const packed *self = in->self;
     return self->product == DOT_BF16    ? packed_dots[self->kind]

@@ -86,17 +86,6 @@ BERTH_INLINE void packed_settle(packed_shape shape, packed_vectors of) {
 // ---- a few rows ---------------------------------------------------------------------------------
 
 // Adds the products of one word of x for every row, which is in every lane.
-BERTH_INLINE void packed_add_values(packed_shape shape, packed_sums sums, packed_vectors weights,
-                                    const berth_vec values[PACKED_FEW]) {
-    BERTH_UNROLL
-    for (int i = 0; i < shape.vectors; ++i) {
-        BERTH_UNROLL
-        for (int row = 0; row < shape.rows; ++row) {
-            sums[row][i] = add_product(shape.product, sums[row][i], weights[i], values[row]);
-        }
-    }
-}
-
 BERTH_INLINE void packed_add(packed_shape shape, packed_sums sums, packed_vectors weights,
                              const float *x) {
     berth_vec values[PACKED_FEW];
@@ -104,7 +93,13 @@ BERTH_INLINE void packed_add(packed_shape shape, packed_sums sums, packed_vector
     for (int row = 0; row < shape.rows; ++row) {
         values[row] = berth_vec_of_bits(x + row);
     }
-    packed_add_values(shape, sums, weights, values);
+    BERTH_UNROLL
+    for (int i = 0; i < shape.vectors; ++i) {
+        BERTH_UNROLL
+        for (int row = 0; row < shape.rows; ++row) {
+            sums[row][i] = add_product(shape.product, sums[row][i], weights[i], values[row]);
+        }
+    }
 }
 
 // Of u4 by words, vector by vector: all of a step's columns are in one.

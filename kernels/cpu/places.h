@@ -19,8 +19,8 @@
 #define PLACES_NEAR   1024                // bytes
 #define PLACES_TRIALS 5                   // some ten milliseconds in all
 
-// Lines that are asked for while at most PLACES lines are used, which begin at a multiple of their
-// bytes.
+// Lines that are asked for while at most PLACES lines are used. Where those do not begin at a
+// multiple of their bytes, the last ones are a block further away.
 typedef struct places_lines {
     const char *first;
     int64_t step; // from one to the next
@@ -44,12 +44,6 @@ BERTH_INLINE void places_ask(places_lines lines, int line) {
     } else {
         BERTH_PREFETCH(at);
     }
-}
-
-// Whether they serve a weight of so many bytes, which all threads share: what is asked for behind
-// the end of a share is wasted.
-static inline int places_serve(const berth_cpu *cpu, int64_t bytes) {
-    return bytes / cpu->threads >= cpu->places_from;
 }
 
 static inline int64_t nanoseconds_now(void) {
@@ -98,11 +92,13 @@ static inline int64_t places_measure(const berth_host *host) {
     return 2 * won > PLACES_TRIALS ? PLACES_LEAST : INT64_MAX;
 }
 
-// In a create of a kernel that reads weights; what is found holds for all.
-static inline void places_find(berth_cpu *cpu) {
+// For a create: whether places serve a weight of so many bytes, which all threads share. What is
+// asked for behind the end of a share is wasted. Who asks first measures for all.
+static inline int places_serve(berth_cpu *cpu, int64_t bytes) {
     if (cpu->places_from == 0) {
         cpu->places_from = places_measure(cpu->host);
     }
+    return bytes / cpu->threads >= cpu->places_from;
 }
 
 #endif

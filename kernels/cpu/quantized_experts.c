@@ -41,7 +41,7 @@ static void make_stack(const berth_op_site *site, berth_cpu *cpu, int stack, cod
         .group = coded_groups(site, stack).columns,
         .at_once = EXPERTS_SLICE,
     };
-    packed_init(&out->product, packed_product_of(&out->product, number_dtype(site), cpu));
+    packed_init(&out->product, packed_product_of(&out->product, number_dtype(site), cpu), cpu);
 }
 
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
