@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input: work in parts. Output: every part has run on its own thread. A call is published by a new
-// number and is over when no worker is left in it; who waits for either looks for a moment, then
-// sleeps on a condition. Whoever goes to sleep says so first and looks once more, whoever publishes
-// looks for sleepers last: one of the two sees the other (all four are sequentially consistent).
+// number and is over when no worker is left in it; who waits for either looks for a moment, gives
+// way between two looks, then sleeps on a condition. Whoever goes to sleep says so first and looks
+// once more, whoever publishes looks for sleepers last: one of the two sees the other (all four are
+// sequentially consistent).
 #include "pool.h"
 
 #include <cpu/simd.h>
@@ -14,10 +15,13 @@
 #include <time.h>
 
 // How long somebody looks before he sleeps: longer than what lies between two kernels of a step,
-// shorter than a time slice that somebody else could use. Why by the clock: a pause takes 40 cycles
-// on one processor and 140 on another.
-#define LOOK_NS INT64_C(1000000)
-#define LOOKS   64 // between two looks at the clock
+// shorter than a time slice that somebody else could use. From GIVING_NS on he gives way at every
+// look: of two processes with as many threads each as there are cores, one's looking kept the other
+// from the work that it was looking for, which took 15 times as long as one after the other. Why
+// by the clock: a pause takes 40 cycles on one processor and 140 on another.
+#define LOOK_NS   INT64_C(1000000)
+#define GIVING_NS INT64_C(20000) // most calls are over by then
+#define LOOKS     64             // between two looks at the clock, before
 
 typedef struct worker {
     cpu_pool *pool;
@@ -54,15 +58,19 @@ static int64_t nanoseconds_now(void) {
 
 // Looks for a value for a moment; 0: it has not come.
 static int look_for(const _Atomic int64_t *where, int64_t value) {
-    const int64_t end = nanoseconds_now() + LOOK_NS;
-    do {
-        for (int look = 0; look < LOOKS; ++look) {
+    const int64_t start = nanoseconds_now();
+    for (int64_t past = 0; past < LOOK_NS; past = nanoseconds_now() - start) {
+        const int gives_way = past >= GIVING_NS;
+        for (int look = 0; look < (gives_way ? 1 : LOOKS); ++look) {
             if (atomic_load_explicit(where, memory_order_acquire) == value) {
                 return 1;
             }
             BERTH_PAUSE();
         }
-    } while (nanoseconds_now() < end);
+        if (gives_way) {
+            (void)sched_yield();
+        }
+    }
     return 0;
 }
 
