@@ -71,6 +71,10 @@ uint32_t berth_thread_cpus(void) {
     return count < 1 ? 1 : (uint32_t)count;
 }
 
+void berth_thread_yield(void) {
+    must_be_zero(sched_yield());
+}
+
 void berth_mutex_init(berth_mutex *mutex) {
     must_be_zero(pthread_mutex_init(&mutex->handle, NULL));
 }

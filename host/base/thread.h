@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads, as thin as they can be: create and join, mutex, condition, and the number of CPUs this
-// process may use. What a thread does and owns is its module's business.
+// Threads, as thin as they can be: create and join, mutex, condition, the CPUs this process may
+// use and giving way on one. What a thread does and owns is its module's business.
 #ifndef BERTH_BASE_THREAD_H
 #define BERTH_BASE_THREAD_H
 
@@ -33,6 +33,8 @@ BERTH_MUST_CHECK berth_status berth_thread_start(berth_thread *thread, const cha
 void berth_thread_join(berth_thread *thread);
 // CPUs in this thread's affinity mask, at least 1.
 uint32_t berth_thread_cpus(void);
+// Between two looks at what another thread changes: lets it run, where it waits for this CPU.
+void berth_thread_yield(void);
 
 // These cannot fail on Linux short of a defect in the caller, which is asserted.
 void berth_mutex_init(berth_mutex *mutex);

@@ -58,6 +58,7 @@ static void take_part(void *context) {
     atomic_fetch_add(&in->here, 1);
     for (int64_t round = 0; round < in->of.rounds; ++round) {
         while (atomic_load_explicit(&in->begun, memory_order_acquire) <= round) {
+            berth_thread_yield();
         }
         in->of.run(in, self->part, round);
         atomic_fetch_sub(&in->left, 1);
@@ -67,6 +68,7 @@ static void take_part(void *context) {
 // Seconds that the parts take together in each round; the caller's thread does one.
 static void run_parts(team *in, int64_t others, double *out_seconds) {
     while (atomic_load(&in->here) < others) {
+        berth_thread_yield();
     }
     for (int64_t round = 0; round < in->of.rounds; ++round) {
         atomic_store(&in->left, others);
@@ -74,6 +76,7 @@ static void run_parts(team *in, int64_t others, double *out_seconds) {
         atomic_store_explicit(&in->begun, round + 1, memory_order_release);
         in->of.run(in, 0, round);
         while (atomic_load(&in->left) > 0) {
+            berth_thread_yield();
         }
         out_seconds[round] = (double)(berth_clock_ns() - start) / NS_PER_S;
     }
