@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Input: /proc/self/cgroup and the mounted groups. Output: the tightest memory limit from the
-// process's own group up to the root. A container often sees its own group as the root, under a
-// path of the machine's: then the path leads nowhere, and the root is what counts.
+// Input: /proc/self/cgroup and the mounted groups. Output: the tightest limit from the process's
+// own group up to the root. A container often sees its own group as the root, under a path of the
+// machine's: then the path leads nowhere, and the root is what counts.
 #include "base/cgroup.h"
 
 #include <inttypes.h>
@@ -11,29 +11,33 @@
 
 #define PATH_BYTES 4096
 
-// What one version of the interface calls its files.
-typedef struct version {
-    const char *folder; // in the mount
+// What one version of the interface calls the files of memory.
+typedef struct memory_files {
     const char *limit;
     const char *usage;
     const char *inactive; // in memory.stat: the group's page cache
     const char *active;
-} version;
+} memory_files;
 
-static const version first = {
-    .folder = "/memory",
+static const memory_files first_memory = {
     .limit = "memory.limit_in_bytes",
     .usage = "memory.usage_in_bytes",
     .inactive = "total_inactive_file",
     .active = "total_active_file",
 };
-static const version second = {
-    .folder = "",
+static const memory_files second_memory = {
     .limit = "memory.max",
     .usage = "memory.current",
     .inactive = "inactive_file",
     .active = "active_file",
 };
+
+// What is asked of every group, and what the answers make.
+typedef struct question {
+    const char *controller; // who answers it; its folder in the mount, in version 1
+    void (*ask)(const char *directory, bool is_first, void *tightest);
+    void *tightest;
+} question;
 
 static FILE *open_in(const char *directory, const char *name) {
     char path[PATH_BYTES];
@@ -51,13 +55,13 @@ static bool read_bytes(const char *directory, const char *name, uint64_t *out) {
     return is_number;
 }
 
-static uint64_t read_page_cache(const char *directory, const version *v) {
+static uint64_t read_page_cache(const char *directory, const memory_files *files) {
     char key[64];
     uint64_t value = 0;
     uint64_t sum = 0;
     FILE *file = open_in(directory, "memory.stat");
     while (file != NULL && fscanf(file, "%63s %" SCNu64, key, &value) == 2) {
-        sum += strcmp(key, v->inactive) == 0 || strcmp(key, v->active) == 0 ? value : 0;
+        sum += strcmp(key, files->inactive) == 0 || strcmp(key, files->active) == 0 ? value : 0;
     }
     if (file != NULL) {
         (void)fclose(file);
@@ -69,24 +73,53 @@ static uint64_t smaller(uint64_t a, uint64_t b) {
     return a < b ? a : b;
 }
 
-static void look_at(const char *directory, const version *v, berth_cgroup_memory *tightest) {
+static void ask_memory(const char *directory, bool is_first, void *tightest) {
+    const memory_files *files = is_first ? &first_memory : &second_memory;
+    berth_cgroup_memory *memory = tightest;
     uint64_t limit = 0;
     uint64_t usage = 0;
-    if (!read_bytes(directory, v->limit, &limit) || limit >= (uint64_t)INT64_MAX / 2) {
+    if (!read_bytes(directory, files->limit, &limit) || limit >= (uint64_t)INT64_MAX / 2) {
         return; // version 1 writes a number for no limit
     }
-    const bool is_known = read_bytes(directory, v->usage, &usage);
-    const uint64_t cache = is_known ? smaller(read_page_cache(directory, v), usage) : 0;
+    const bool is_known = read_bytes(directory, files->usage, &usage);
+    const uint64_t cache = is_known ? smaller(read_page_cache(directory, files), usage) : 0;
     const uint64_t taken = smaller(usage - cache, limit);
-    tightest->limit = smaller(tightest->limit, limit);
-    tightest->available = smaller(tightest->available, limit - taken);
+    memory->limit = smaller(memory->limit, limit);
+    memory->available = smaller(memory->available, limit - taken);
+}
+
+// Microseconds of all CPUs together in every period; false where there is no limit.
+static bool read_quota(const char *directory, bool is_first, int64_t *quota, int64_t *period) {
+    bool is_limit = false;
+    FILE *file = open_in(directory, is_first ? "cpu.cfs_quota_us" : "cpu.max");
+    if (file != NULL) {
+        is_limit = is_first ? fscanf(file, "%" SCNd64, quota) == 1
+                            : fscanf(file, "%" SCNd64 " %" SCNd64, quota, period) == 2;
+        (void)fclose(file);
+    }
+    file = is_limit && is_first ? open_in(directory, "cpu.cfs_period_us") : NULL;
+    if (file != NULL) {
+        is_limit = fscanf(file, "%" SCNd64, period) == 1;
+        (void)fclose(file);
+    }
+    return is_limit && *quota > 0 && *period > 0; // version 1 writes -1 for no limit
+}
+
+static void ask_cpus(const char *directory, bool is_first, void *tightest) {
+    uint32_t *cpus = tightest;
+    int64_t quota = 0;
+    int64_t period = 0;
+    if (read_quota(directory, is_first, &quota, &period)) {
+        const int64_t whole = quota / period + (quota % period != 0);
+        *cpus = whole < *cpus ? (uint32_t)whole : *cpus;
+    }
 }
 
 // The group, and every one that it is in.
-static void look_up_from(const char *mount, const char *group, const version *v,
-                         berth_cgroup_memory *tightest) {
+static void ask_up_from(const char *mount, const char *group, bool is_first, const question *q) {
     char path[PATH_BYTES];
-    const int root = snprintf(path, sizeof path, "%s%s", mount, v->folder);
+    const int root = snprintf(path, sizeof path, "%s%s%s", mount, is_first ? "/" : "",
+                              is_first ? q->controller : "");
     const size_t room = sizeof path - (size_t)root;
     if (root < 0 || (size_t)root >= sizeof path || strlen(group) >= room) {
         return;
@@ -94,28 +127,27 @@ static void look_up_from(const char *mount, const char *group, const version *v,
     memcpy(path + root, group, strlen(group) + 1);
     for (char *slash = strrchr(path + root, '/'); slash != NULL;
          slash = strrchr(path + root, '/')) {
-        look_at(path, v, tightest);
+        q->ask(path, is_first, q->tightest);
         *slash = '\0';
     }
-    look_at(path, v, tightest);
+    q->ask(path, is_first, q->tightest);
 }
 
-// Whether `memory` is one of the names with commas between.
-static bool has_memory(const char *controllers) {
-    const char *found = strstr(controllers, "memory");
-    while (found != NULL) {
-        const bool begins = found == controllers || found[-1] == ',';
-        const char end = found[strlen("memory")];
-        if (begins && (end == ',' || end == '\0')) {
+// Whether `name` is one of those with commas between.
+static bool has_name(const char *names, const char *name) {
+    const size_t length = strlen(name);
+    for (const char *one = names; one != NULL;) {
+        const char *comma = strchr(one, ',');
+        const size_t size = comma == NULL ? strlen(one) : (size_t)(comma - one);
+        if (size == length && memcmp(one, name, length) == 0) {
             return true;
         }
-        found = strstr(found + 1, "memory");
+        one = comma == NULL ? NULL : comma + 1;
     }
     return false;
 }
 
-berth_cgroup_memory berth_cgroup_memory_read(const char *groups, const char *mount) {
-    berth_cgroup_memory tightest = {.limit = UINT64_MAX, .available = UINT64_MAX};
+static void ask_groups(const char *groups, const char *mount, const question *q) {
     char line[PATH_BYTES];
     FILE *file = fopen(groups, "re");
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
@@ -127,12 +159,26 @@ berth_cgroup_memory berth_cgroup_memory_read(const char *groups, const char *mou
         }
         *group++ = '\0';
         ++controllers;
-        if (*controllers == '\0' || has_memory(controllers)) {
-            look_up_from(mount, group, *controllers == '\0' ? &second : &first, &tightest);
+        const bool is_first = *controllers != '\0';
+        if (!is_first || has_name(controllers, q->controller)) {
+            ask_up_from(mount, group, is_first, q);
         }
     }
     if (file != NULL) {
         (void)fclose(file);
     }
+}
+
+berth_cgroup_memory berth_cgroup_memory_read(const char *groups, const char *mount) {
+    berth_cgroup_memory tightest = {.limit = UINT64_MAX, .available = UINT64_MAX};
+    ask_groups(groups, mount,
+               &(question){.controller = "memory", .ask = ask_memory, .tightest = &tightest});
+    return tightest;
+}
+
+uint32_t berth_cgroup_cpus_read(const char *groups, const char *mount) {
+    uint32_t tightest = UINT32_MAX;
+    ask_groups(groups, mount,
+               &(question){.controller = "cpu", .ask = ask_cpus, .tightest = &tightest});
     return tightest;
 }

@@ -15,10 +15,8 @@
 
 #include "base/cgroup.h"
 
-#define LAZY_BYTES   (1 << 20)
-#define LARGE_PAGE   ((size_t)2 << 20)
-#define GROUPS       "/proc/self/cgroup"
-#define GROUPS_MOUNT "/sys/fs/cgroup"
+#define LAZY_BYTES (1 << 20)
+#define LARGE_PAGE ((size_t)2 << 20)
 
 // Why writable globals: the heap is one per process, and so are its counters.
 static _Atomic uint64_t allocations;
@@ -112,7 +110,8 @@ uint64_t berth_memory_available(void) {
         (void)fclose(file);
     }
     const uint64_t available = (uint64_t)kibibytes * 1024;
-    const uint64_t allowed = berth_cgroup_memory_read(GROUPS, GROUPS_MOUNT).available;
+    const uint64_t allowed =
+        berth_cgroup_memory_read(BERTH_CGROUP_FILE, BERTH_CGROUP_MOUNT).available;
     return allowed < available ? allowed : available;
 }
 
@@ -120,6 +119,6 @@ uint64_t berth_memory_total(void) {
     const long pages = sysconf(_SC_PHYS_PAGES);
     const long page_bytes = sysconf(_SC_PAGESIZE);
     const uint64_t total = pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 0;
-    const uint64_t limit = berth_cgroup_memory_read(GROUPS, GROUPS_MOUNT).limit;
+    const uint64_t limit = berth_cgroup_memory_read(BERTH_CGROUP_FILE, BERTH_CGROUP_MOUNT).limit;
     return limit < total ? limit : total;
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/cgroup.h"
 #include "base/clock.h"
 
 #define NS_PER_S UINT64_C(1000000000)
@@ -67,8 +68,10 @@ uint32_t berth_thread_cpus(void) {
     if (sched_getaffinity(0, sizeof(set), &set) != 0) {
         return 1; // more CPUs than the set has bits: nobody is misled by too few
     }
-    const int count = CPU_COUNT(&set);
-    return count < 1 ? 1 : (uint32_t)count;
+    const uint32_t count = (uint32_t)CPU_COUNT(&set);
+    const uint32_t quota = berth_cgroup_cpus_read(BERTH_CGROUP_FILE, BERTH_CGROUP_MOUNT);
+    const uint32_t both = quota < count ? quota : count;
+    return both < 1 ? 1 : both;
 }
 
 void berth_thread_yield(void) {

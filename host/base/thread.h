@@ -31,7 +31,8 @@ typedef struct berth_cond {
 BERTH_MUST_CHECK berth_status berth_thread_start(berth_thread *thread, const char *name,
                                                  berth_thread_fn run, void *context);
 void berth_thread_join(berth_thread *thread);
-// CPUs in this thread's affinity mask, at least 1.
+// CPUs that this process can keep busy: those in this thread's affinity mask, or fewer where a
+// control group has a quota. At least 1.
 uint32_t berth_thread_cpus(void);
 // Between two looks at what another thread changes: lets it run, where it waits for this CPU.
 void berth_thread_yield(void);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/thread.h"
 #include "cli/bench_model.h"
 #include "cli/bench_report.h"
 #include "cli/cli_private.h"
@@ -37,8 +36,7 @@ static berth_bench_row describe(const berth_session *session, const char *name, 
                                 uint64_t before) {
     return (berth_bench_row){
         .name = name,
-        .threads =
-            session->config.threads > 0 ? session->config.threads : (int64_t)berth_thread_cpus(),
+        .threads = berth_config_threads(&session->config),
         .value = (double)(berth_clock_ns() - start) / NS_PER_MS,
         .unit = "ms",
         .ceiling = NAN,

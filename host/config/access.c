@@ -12,6 +12,7 @@
 #include "base/array.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "base/thread.h"
 #include "config/rows.h"
 
 #define MODULE     "config"
@@ -80,6 +81,10 @@ static berth_status join(berth_arena *arena, const berth_option_list *list, cons
     return status;
 }
 
+int64_t berth_config_threads(const berth_config *config) {
+    return config->threads > 0 ? config->threads : (int64_t)berth_thread_cpus();
+}
+
 berth_status berth_config_get_i64(const berth_config *config, const char *path, int64_t *out) {
     const berth_option *row = NULL;
     BERTH_TRY(find_row(path, &row));
@@ -88,7 +93,8 @@ berth_status berth_config_get_i64(const berth_config *config, const char *path, 
         return BERTH_OK;
     }
     if (row->type == BERTH_OPTION_I64) {
-        *out = *(const int64_t *)value_of(config, row);
+        const int64_t *value = value_of(config, row);
+        *out = value == &config->threads ? berth_config_threads(config) : *value;
         return BERTH_OK;
     }
     return wrong_type(row);

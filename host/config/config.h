@@ -47,7 +47,7 @@ struct berth_config {
     bool fuse_quant_linear;
     bool fuse_rope_kvcache;
     berth_option_list fallback_ops;    // ops that may be bounced without --allow-fallback
-    int64_t threads;                   // 0: all cores of the affinity mask
+    int64_t threads;                   // 0: as many as berth_config_threads says
     int64_t compilation_mode;          // 0 .. 3
     const char *compilation_backend;   // "eager" or "inductor"
     int32_t capture_mode;              // berth_capture_mode
@@ -116,7 +116,8 @@ BERTH_MUST_CHECK berth_status berth_config_load(berth_config *config, uint64_t c
 
 // What berth_host's config_get_* and config_set_* do: typed access by key path. A set outside a
 // config hook is WRONG_STATE; inside it is logged as changed by the plugin and recorded as the
-// value's source. What the user gave is stronger: such a set is OK, changes nothing and is logged
+// value's source. `threads` is read as the number that it stands for (berth_config_threads). What
+// the user gave is stronger: such a set is OK, changes nothing and is logged
 // as a warning, so a platform that cannot run with the user's value reads it back and refuses. Keys
 // that only the user decides (platform, allow_fallback, …) are INVALID_ARGUMENT. A set of
 // custom_ops keeps the user's base and +op and -op items. A string without a value is NOT_FOUND.
@@ -134,6 +135,9 @@ BERTH_MUST_CHECK berth_status berth_config_set_str(berth_config *config, const c
                                                    const char *value);
 // A pass's flag stands behind this.
 #define BERTH_CONFIG_PASS_KEYS "compilation.pass_config."
+
+// Threads that kernels and loaders may use, at least 1: those given, else berth_thread_cpus.
+int64_t berth_config_threads(const berth_config *config);
 
 // Around a config hook: who may change things. NULL ends it.
 void berth_config_allow(berth_config *config, const char *plugin);

@@ -110,8 +110,7 @@ static void load_pieces(void *context) {
 
 // This thread and as many more as the user allows and the bytes are worth.
 static size_t thread_count(const loader *self) {
-    const int64_t wanted = self->base->config->threads;
-    const uint64_t allowed = wanted > 0 ? (uint64_t)wanted : berth_thread_cpus();
+    const uint64_t allowed = (uint64_t)berth_config_threads(self->base->config);
     uint64_t bytes = 0;
     for (size_t i = 0; i < self->weight_count; ++i) {
         bytes += self->weights[i]->bytes;

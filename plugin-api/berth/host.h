@@ -50,7 +50,8 @@ typedef struct berth_host {
 
     // [startup] The configuration by key path. A set is logged as changed by the plugin that runs
     // and is allowed only inside the platform's config hooks, else BERTH_WRONG_STATE. Booleans are
-    // i64 0/1.
+    // i64 0/1; `threads` is read as at least 1: where the user left it open, the CPUs that the
+    // process may use (affinity, and the quota of its control groups).
     berth_status (*config_get_i64)(const berth_config *config, const char *path, int64_t *out);
     berth_status (*config_get_f64)(const berth_config *config, const char *path, double *out);
     berth_status (*config_get_str)(const berth_config *config, const char *path, const char **out);

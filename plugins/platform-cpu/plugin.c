@@ -203,9 +203,7 @@ static berth_status register_ops(void *self, const berth_config *config,
                                  berth_registrar *registrar) {
     cpu_platform *platform = self;
     berth_cpu *cpu = &platform->cpu;
-    int64_t threads = 0;
-    berth_status status = cpu->host->config_get_i64(config, "threads", &threads);
-    cpu->threads = threads > 0 ? threads : cpu_pool_cores();
+    berth_status status = cpu->host->config_get_i64(config, "threads", &cpu->threads);
     for (const berth_op_impl *const *kernel = platform->kernels; status == BERTH_OK && *kernel;
          ++kernel) {
         status = registrar->add_op_impl(registrar, *kernel, 0);

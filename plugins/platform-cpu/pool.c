@@ -46,11 +46,6 @@ struct cpu_pool {
     worker workers[];
 };
 
-int64_t cpu_pool_cores(void) {
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 static int64_t nanoseconds_now(void) {
     struct timespec now = {0};
     (void)clock_gettime(CLOCK_MONOTONIC, &now);

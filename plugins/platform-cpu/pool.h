@@ -12,9 +12,6 @@
 
 typedef struct cpu_pool cpu_pool;
 
-// Cores that this process may use, at least 1.
-int64_t cpu_pool_cores(void);
-
 // `threads` counts the caller's. Threads that the system refuses are an error.
 berth_status cpu_pool_create(const berth_host *host, int64_t threads, cpu_pool **out_pool);
 void cpu_pool_destroy(cpu_pool *pool); // takes NULL

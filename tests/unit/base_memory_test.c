@@ -116,6 +116,49 @@ TEST(memory_of_a_control_group_is_that_of_the_tightest) {
     sandbox_remove(&box);
 }
 
+// The same for CPUs.
+static void make_quotas(const sandbox *box) {
+    (void)sandbox_write(box, "cpu.max", "800000 100000\n");
+    (void)sandbox_write(box, "a/cpu.max", "max 100000\n");
+    (void)sandbox_write(box, "a/b/cpu.max", "150000 100000\n");
+    (void)sandbox_write(box, "small/cpu.max", "1000 100000\n");
+    (void)sandbox_write(box, "odd/cpu.max", "300000 0\n");
+    (void)sandbox_write(box, "wide/cpu.max", "9000000000000000000 1\n");
+    (void)sandbox_write(box, "cpu/cpu.cfs_quota_us", "-1\n");
+    (void)sandbox_write(box, "cpu/cpu.cfs_period_us", "100000\n");
+    (void)sandbox_write(box, "cpu/c/cpu.cfs_quota_us", "400000\n");
+    (void)sandbox_write(box, "cpu/c/cpu.cfs_period_us", "100000\n");
+    (void)sandbox_write(box, "cpu/half/cpu.cfs_quota_us", "400000\n");
+}
+
+TEST(cpus_of_a_control_group_are_those_of_the_tightest_quota) {
+    static const struct {
+        const char *groups;
+        uint32_t cpus;
+    } rows[] = {
+        {"0::/\n",                      8         },
+        {"0::/a\n",                     8         },
+        {"0::/a/b\n",                   2         },
+        {"0::/small\n",                 1         },
+        {"0::/odd\n",                   8         },
+        {"0::/wide\n",                  8         },
+        {"4:cpuacct,cpu:/c\n0::/a/b\n", 2         },
+        {"4:cpu:/c\n3:cpuset:/\n",      4         },
+        {"4:cpu:/half\n",               UINT32_MAX},
+        {"4:cpuset,cpuacct:/c\n",       UINT32_MAX},
+        {"",                            UINT32_MAX},
+    };
+    sandbox box;
+    sandbox_make(&box);
+    make_quotas(&box);
+    for (size_t i = 0; i < BERTH_COUNT(rows); ++i) {
+        const char *groups = sandbox_write(&box, "groups", rows[i].groups);
+        CHECK_UINT(berth_cgroup_cpus_read(groups, box.dir), rows[i].cpus);
+    }
+    CHECK_UINT(berth_cgroup_cpus_read("/nonexistent", box.dir), UINT32_MAX);
+    sandbox_remove(&box);
+}
+
 TEST(memory_fails_the_chosen_allocation_only) {
     CHECK_UINT(berth_memory_fail_after(2), 0);
     void *first = berth_alloc(1);

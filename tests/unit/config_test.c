@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "support/sandbox.h"
 #include "support/test.h"
 
@@ -247,6 +248,11 @@ TEST(config_gives_typed_values_by_key_path) {
     int64_t number = 7;
     double share = 7;
     const char *text = "unchanged";
+    CHECK_OK(berth_config_get_i64(&in.config, "threads", &number));
+    CHECK_INT(number, berth_thread_cpus());
+    in.config.threads = 3;
+    CHECK_OK(berth_config_get_i64(&in.config, "threads", &number));
+    CHECK_INT(number, 3);
     CHECK_OK(berth_config_get_i64(&in.config, "block_size", &number));
     CHECK_INT(number, 16);
     CHECK_OK(berth_config_get_i64(&in.config, "allow_fallback", &number));
