@@ -14,7 +14,8 @@ typedef struct berth_conv {
     int64_t in; // channels
     int64_t out;
     int64_t groups;
-    int64_t size[3]; // of x
+    int64_t channels; // of a kernel: in / groups
+    int64_t size[3];  // of x
     int64_t kernel[3];
     int64_t stride[3];
     int64_t padding[3];
@@ -61,6 +62,7 @@ static inline void berth_conv_read(const berth_op_site *site, int rank, berth_co
     out->in = x->dims[1].b;
     out->out = weight->dims[0].b;
     out->groups = berth_site_attribute(site, "groups")->i64;
+    out->channels = weight->dims[1].b;
     berth_conv_list(berth_site_attribute(site, "stride"), rank, 1, out->stride);
     berth_conv_list(berth_site_attribute(site, "padding"), rank, 0, out->padding);
     berth_conv_list(berth_site_attribute(site, "dilation"), rank, 1, out->dilation);

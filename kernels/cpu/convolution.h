@@ -25,7 +25,7 @@ static inline convolution conv_read(const berth_op_site *site) {
     const berth_value_type *weight = site->inputs[WEIGHT];
     convolution self = {.dtype = weight->dtype};
     berth_conv_read(site, (int)weight->ndim - 2, &self.conv);
-    const int64_t channels = self.conv.in / self.conv.groups;
+    const int64_t channels = self.conv.channels;
     self.is_patches = berth_conv_is_patches(&self.conv) && self.conv.kernel[2] > 1;
     self.columns = (self.is_patches ? channels : 2 * pieces(channels, 2)) *
                    berth_conv_volume(self.conv.kernel);
@@ -46,7 +46,7 @@ static inline void conv_pack_output(const convolution *self, const char *from, c
     // From one of a pair to the other, and from a pair to the next.
     const int64_t second = self->dtype == BERTH_DTYPE_BF16 ? bytes : PANEL * bytes;
     const int64_t step = 2 * PANEL * bytes;
-    for (int64_t channel = 0; channel < self->conv.in / self->conv.groups; ++channel) {
+    for (int64_t channel = 0; channel < self->conv.channels; ++channel) {
         char *at = to + channel / 2 * taps * step + channel % 2 * second;
         for (int64_t tap = 0; tap < taps; ++tap, from += bytes) {
             memcpy(at + tap * step, from, (size_t)bytes);
@@ -58,7 +58,7 @@ static inline berth_status conv_pack(const berth_op_site *site, uint64_t input,
                                      const berth_tensor *source, const berth_tensor *destination) {
     const convolution self = conv_read(site);
     const int64_t bytes = BERTH_DTYPE_BITS(self.dtype) / 8;
-    const int64_t row = self.conv.in / self.conv.groups * berth_conv_volume(self.conv.kernel);
+    const int64_t row = self.conv.channels * berth_conv_volume(self.conv.kernel);
     const int64_t of_panel = panel_bytes(self.columns, self.dtype);
     const int64_t outputs = pieces(self.outputs, PANEL) * PANEL; // of a group
     char *to = berth_data(destination);
@@ -84,7 +84,7 @@ static inline berth_status conv_pack(const berth_op_site *site, uint64_t input,
 
 // Fewer channels than half a line of words would leave most of every matrix empty.
 static inline int conv_product(const convolution *self, berth_dtype x) {
-    const int64_t channels = self->is_patches ? self->columns : self->conv.in / self->conv.groups;
+    const int64_t channels = self->is_patches ? self->columns : self->conv.channels;
     return channels >= MATRIX_WORDS ? product_of_panels(self->dtype, x, self->cpu)
                                     : product_of_floats(self->dtype, x, self->cpu);
 }

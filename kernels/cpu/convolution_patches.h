@@ -75,7 +75,7 @@ static inline int64_t conv_widened(const convolution *self) {
 // Lays a part's room out; returns its bytes.
 static inline uint64_t conv_lay_out(const convolution *self, char *memory, conv_room *out) {
     const berth_conv *conv = &self->conv;
-    const int64_t words = panel_floats(conv->in / conv->groups, self->product);
+    const int64_t words = panel_floats(conv->channels, self->product);
     const int64_t lines = is_matrix(self->product) ? 2 * MATRIX_WORDS : 1;
     const uint64_t bytes[] = {
         panel_bytes_of(CONV_PANELS * CONV_ROWS * PANEL),

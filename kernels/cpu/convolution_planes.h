@@ -28,11 +28,11 @@ static inline int conv_is_planes(const convolution *self) {
 }
 
 static inline int64_t conv_row_words(const convolution *self) {
-    return panel_floats(self->conv.in / self->conv.groups, self->product);
+    return panel_floats(self->conv.channels, self->product);
 }
 
 static inline int64_t conv_pairs(const convolution *self) {
-    return pieces(self->conv.in / self->conv.groups, 2);
+    return pieces(self->conv.channels, 2);
 }
 
 // Of the weight's rows, which all parts share; then of the sums and the panels of a part.
@@ -124,7 +124,7 @@ static inline void conv_join_block(const conv_block *of, const uint16_t *first,
 
 static inline void conv_pack_block(const conv_job *job, const conv_block *of) {
     const convolution *self = job->self;
-    const int64_t channels = self->conv.in / self->conv.groups;
+    const int64_t channels = self->conv.channels;
     const int64_t apart = berth_conv_volume(self->conv.size);
     const int64_t plane = of->image * self->conv.in + of->group * channels;
     const int64_t pairs = conv_pairs(self);
@@ -180,7 +180,7 @@ static inline void conv_multiply_block(const conv_job *job, const conv_block *of
     const panel_work product = {
         .weight = (const char *)of->panels,
         .count = pieces(of->count, PANEL),
-        .columns = self->conv.in / self->conv.groups,
+        .columns = self->conv.channels,
         .product = self->product,
         .x = job->x + output * conv_row_words(self),
         .rows = outputs.end - outputs.first,

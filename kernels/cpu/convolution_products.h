@@ -160,7 +160,7 @@ static inline void conv_multiply_panels(const conv_job *job, const conv_panels *
     const berth_conv *conv = &self->conv;
     const int is_pair = is_paired(self->product);
     const int64_t of_pair = is_pair ? self->x_floats : 2 * self->x_floats;
-    const int64_t pairs = pieces(conv->in / conv->groups, 2);
+    const int64_t pairs = pieces(conv->channels, 2);
     const int64_t bytes = berth_conv_volume(conv->kernel) * line_bytes(self->product); // of a pair
     const int64_t of_panel = panel_bytes(self->columns, self->dtype);
     const int64_t panel = of->stripe.group * pieces(self->outputs, PANEL) + of->first;

@@ -228,7 +228,7 @@ static inline void conv_pack_stripe(const conv_job *job, const conv_stripe *stri
                                     const conv_room *room) {
     const convolution *self = job->self;
     const berth_conv *conv = &self->conv;
-    const int64_t channels = conv->in / conv->groups;
+    const int64_t channels = conv->channels;
     const int64_t volume = berth_conv_volume(conv->size);
     const int64_t step = conv_channels_packed(self);
     const int64_t first = stripe->image * conv->in + stripe->group * channels;

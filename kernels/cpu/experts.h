@@ -76,11 +76,7 @@ static inline berth_status experts_supports(const berth_op_site *site, const ber
 
 // Tokens at a time.
 static inline int64_t experts_at_once(const berth_op_site *site) {
-    const berth_dim tokens = site->inputs[X]->dims[0];
-    const int64_t most = tokens.symbol == BERTH_SYMBOL_NONE     ? tokens.b
-                         : tokens.symbol == BERTH_SYMBOL_TOKENS ? (int64_t)site->max_tokens
-                                                                : 0;
-    return most < 1 ? EXPERTS_TOKENS : at_most(most, EXPERTS_TOKENS);
+    return at_most(berth_most_rows(site, site->inputs[X]), EXPERTS_TOKENS);
 }
 
 static inline berth_status experts_create(const berth_op_site *site, const berth_device *device,

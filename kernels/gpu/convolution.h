@@ -69,7 +69,7 @@ template <typename T> static __global__ void gpu_convolution_kernel(gpu_convolut
     const berth_conv &conv = all.conv;
     const int64_t size = conv.size[0] * conv.size[1] * conv.size[2];
     const int64_t kernel = conv.kernel[0] * conv.kernel[1] * conv.kernel[2];
-    const int64_t channels = conv.in / conv.groups;
+    const int64_t channels = conv.channels;
     gpu_let_next_begin();
     gpu_wait_for_inputs();
     for (int64_t i = static_cast<int64_t>(blockIdx.x) * GPU_CONVOLUTION_THREADS + threadIdx.x;

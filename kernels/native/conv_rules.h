@@ -88,7 +88,7 @@ typedef struct patch {
 static inline double patch_sum(const berth_conv *conv, const patch *at) {
     const int64_t taps = berth_conv_volume(conv->kernel);
     double sum = 0;
-    for (int64_t i = 0; i < conv->in / conv->groups * taps; ++i) {
+    for (int64_t i = 0; i < conv->channels * taps; ++i) {
         int64_t tap[3];
         berth_conv_split(conv->kernel, i % taps, tap);
         const int64_t source = berth_conv_source(conv, at->position, tap);
@@ -111,14 +111,14 @@ static inline berth_status conv_reference(const berth_op_site *site, int rank,
     berth_conv_read(site, rank, &conv);
     const int64_t positions = berth_conv_volume(conv.positions);
     const int64_t plane = berth_conv_volume(conv.size);
-    const int64_t kernel = conv.in / conv.groups * berth_conv_volume(conv.kernel);
+    const int64_t kernel = conv.channels * berth_conv_volume(conv.kernel);
     for (int64_t i = 0; i < y->shape[0] * conv.out; ++i) {
         const int64_t output = i % conv.out;
         const int64_t group = output / (conv.out / conv.groups);
         patch at = {
             .x = args->inputs[X],
             .weight = args->inputs[WEIGHT],
-            .first_x = (i / conv.out * conv.in + group * (conv.in / conv.groups)) * plane,
+            .first_x = (i / conv.out * conv.in + group * conv.channels) * plane,
             .first_weight = output * kernel,
         };
         const double start = bias ? berth_load_at(berth_data(bias), bias->dtype, output) : 0;
