@@ -189,13 +189,17 @@ static void read_name(char *name, size_t size) {
     }
 }
 
+static int64_t online_cores(void) {
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores > 0 ? cores : 1;
+}
+
 static berth_status device_info(void *self, uint64_t device, berth_device_info *out) {
     (void)device;
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     out->name = ((const cpu_platform *)self)->name;
     out->uuid = "";
     out->memory_bytes = total_bytes();
-    out->compute_units = cores > 0 ? (uint64_t)cores : 1;
+    out->compute_units = (uint64_t)online_cores();
     return BERTH_OK;
 }
 
@@ -204,6 +208,8 @@ static berth_status register_ops(void *self, const berth_config *config,
     cpu_platform *platform = self;
     berth_cpu *cpu = &platform->cpu;
     berth_status status = cpu->host->config_get_i64(config, "threads", &cpu->threads);
+    // Hosts of ABI 1.0 say 0 where the user left it open.
+    cpu->threads = cpu->threads > 0 ? cpu->threads : online_cores();
     for (const berth_op_impl *const *kernel = platform->kernels; status == BERTH_OK && *kernel;
          ++kernel) {
         status = registrar->add_op_impl(registrar, *kernel, 0);
