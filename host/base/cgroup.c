@@ -10,6 +10,8 @@
 #include <string.h>
 
 #define PATH_BYTES 4096
+// From here on it is what version 1 writes for no limit: of CPUs −1, which is read as the largest.
+#define NO_LIMIT ((uint64_t)INT64_MAX / 2)
 
 // What one version of the interface calls the files of memory.
 typedef struct memory_files {
@@ -46,7 +48,7 @@ static FILE *open_in(const char *directory, const char *name) {
 }
 
 // False for "max", and for a file that is not there.
-static bool read_bytes(const char *directory, const char *name, uint64_t *out) {
+static bool read_number(const char *directory, const char *name, uint64_t *out) {
     FILE *file = open_in(directory, name);
     const bool is_number = file != NULL && fscanf(file, "%" SCNu64, out) == 1;
     if (file != NULL) {
@@ -78,40 +80,37 @@ static void ask_memory(const char *directory, bool is_first, void *tightest) {
     berth_cgroup_memory *memory = tightest;
     uint64_t limit = 0;
     uint64_t usage = 0;
-    if (!read_bytes(directory, files->limit, &limit) || limit >= (uint64_t)INT64_MAX / 2) {
-        return; // version 1 writes a number for no limit
+    if (!read_number(directory, files->limit, &limit) || limit >= NO_LIMIT) {
+        return;
     }
-    const bool is_known = read_bytes(directory, files->usage, &usage);
+    const bool is_known = read_number(directory, files->usage, &usage);
     const uint64_t cache = is_known ? smaller(read_page_cache(directory, files), usage) : 0;
     const uint64_t taken = smaller(usage - cache, limit);
     memory->limit = smaller(memory->limit, limit);
     memory->available = smaller(memory->available, limit - taken);
 }
 
-// Microseconds of all CPUs together in every period; false where there is no limit.
-static bool read_quota(const char *directory, bool is_first, int64_t *quota, int64_t *period) {
-    bool is_limit = false;
-    FILE *file = open_in(directory, is_first ? "cpu.cfs_quota_us" : "cpu.max");
+// Microseconds of all CPUs together in every period. False for "max", and for what is not there.
+static bool read_quota(const char *directory, bool is_first, uint64_t *quota, uint64_t *period) {
+    if (is_first) {
+        return read_number(directory, "cpu.cfs_quota_us", quota) &&
+               read_number(directory, "cpu.cfs_period_us", period);
+    }
+    FILE *file = open_in(directory, "cpu.max");
+    const bool is_both = file != NULL && fscanf(file, "%" SCNu64 " %" SCNu64, quota, period) == 2;
     if (file != NULL) {
-        is_limit = is_first ? fscanf(file, "%" SCNd64, quota) == 1
-                            : fscanf(file, "%" SCNd64 " %" SCNd64, quota, period) == 2;
         (void)fclose(file);
     }
-    file = is_limit && is_first ? open_in(directory, "cpu.cfs_period_us") : NULL;
-    if (file != NULL) {
-        is_limit = fscanf(file, "%" SCNd64, period) == 1;
-        (void)fclose(file);
-    }
-    return is_limit && *quota > 0 && *period > 0; // version 1 writes -1 for no limit
+    return is_both;
 }
 
 static void ask_cpus(const char *directory, bool is_first, void *tightest) {
     uint32_t *cpus = tightest;
-    int64_t quota = 0;
-    int64_t period = 0;
-    if (read_quota(directory, is_first, &quota, &period)) {
-        const int64_t whole = quota / period + (quota % period != 0);
-        *cpus = whole < *cpus ? (uint32_t)whole : *cpus;
+    uint64_t quota = 0;
+    uint64_t period = 0;
+    if (read_quota(directory, is_first, &quota, &period) && quota > 0 && quota < NO_LIMIT &&
+        period > 0) {
+        *cpus = (uint32_t)smaller(quota / period + (quota % period != 0), *cpus);
     }
 }
 
