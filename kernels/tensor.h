@@ -149,22 +149,52 @@ static inline float berth_round_to(berth_dtype dtype, float value) {
                                      : berth_from_f16(berth_to_f16(value));
 }
 
+// Sixteen elements at once, in whatever registers there are.
+typedef float berth_lanes __attribute__((vector_size(64)));
+typedef uint32_t berth_lane_bits __attribute__((vector_size(64)));
+typedef uint16_t berth_lane_halves __attribute__((vector_size(32)));
+
+static inline void berth_lanes_from_halves(const uint16_t *from, berth_dtype dtype,
+                                           berth_lanes *to) {
+    berth_lane_halves halves;
+    memcpy(&halves, from, sizeof halves);
+    const berth_lane_bits bits = __builtin_convertvector(halves, berth_lane_bits);
+    if (dtype == BERTH_DTYPE_BF16) {
+        *to = (berth_lanes)(bits << 16);
+        return;
+    }
+    const berth_lane_bits magnitude = (bits & 0x7fffu) << 13; // from here on as berth_from_f16
+    const berth_lane_bits finite = (berth_lane_bits)((berth_lanes)magnitude * 0x1p112f);
+    const berth_lane_bits is_finite = (berth_lane_bits)((bits & 0x7c00u) != 0x7c00u);
+    const berth_lane_bits beyond = magnitude | 0x7f800000u;
+    *to = (berth_lanes)((bits & 0x8000u) << 16 | (finite & is_finite) | (beyond & ~is_finite));
+}
+
+// Elements [first, first + 16) of a row of `length`; zeros behind its end.
+static inline void berth_load_lanes(const void *row, berth_dtype dtype, int64_t first,
+                                    int64_t length, berth_lanes *to) {
+    if (length - first < 16) {
+        float part[16] = {0};
+        berth_load(row, dtype, first, length - first, part);
+        memcpy(to, part, sizeof part);
+    } else if (dtype == BERTH_DTYPE_F32) {
+        memcpy(to, (const float *)row + first, sizeof *to);
+    } else {
+        berth_lanes_from_halves((const uint16_t *)row + first, dtype, to);
+    }
+}
+
 // The inner product of two rows in f32. Sixteen partial sums, so that the rounding error grows
 // slower than the length.
 static inline float berth_dot(const void *a, berth_dtype a_dtype, const void *b,
                               berth_dtype b_dtype, int64_t length) {
-    float sums[16] = {0};
-    for (int64_t first = 0; first < length; first += 64) {
-        float a_part[64] = {0};
-        float b_part[64] = {0};
-        const int64_t count = length - first < 64 ? length - first : 64;
-        berth_load(a, a_dtype, first, count, a_part);
-        berth_load(b, b_dtype, first, count, b_part);
-        for (int64_t i = 0; i < 64; i += 16) {
-            for (int64_t lane = 0; lane < 16; ++lane) {
-                sums[lane] += a_part[i + lane] * b_part[i + lane];
-            }
-        }
+    berth_lanes sums = {0};
+    for (int64_t first = 0; first < length; first += 16) {
+        berth_lanes a_part;
+        berth_lanes b_part;
+        berth_load_lanes(a, a_dtype, first, length, &a_part);
+        berth_load_lanes(b, b_dtype, first, length, &b_part);
+        sums += a_part * b_part;
     }
     float sum = 0;
     for (int64_t lane = 0; lane < 16; ++lane) {

@@ -134,33 +134,57 @@ template <typename T> __device__ void multiply(uint32_t rows, int step, part *su
     }
 }
 
-// The thread's sums whose row and output are there: call(sum's m, n, i, place).
-template <typename F>
-__device__ void for_mine(const gpu_codes_product &all, const gpu_codes_tile &tile, F call) {
-    const int row = threadIdx.x / 64 * 32 + threadIdx.x % 32 / 4;
-    const int output = tile.first_output + threadIdx.x / 32 % 2 * 32 + 2 * (threadIdx.x % 4);
+// The thread's first row of the tile and its first output.
+__device__ int my_row() {
+    return threadIdx.x / 64 * 32 + threadIdx.x % 32 / 4;
+}
+__device__ int my_output(const gpu_codes_tile &tile) {
+    return tile.first_output + threadIdx.x / 32 % 2 * 32 + 2 * (threadIdx.x % 4);
+}
+
+// The thread's sums: call(m, n, i).
+template <typename F> __device__ void for_each(F call) {
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                const int its = row + m * 16 + i / 2 * 8;
-                const int column = output + n * 8 + i % 2;
-                if (its < tile.rows && column < all.outputs) {
-                    call(m, n, i, gpu_codes_place{tile.expert, tile.its[its], column});
-                }
+                call(m, n, i);
             }
         }
     }
 }
 
+// A group's scales of the thread's rows and outputs; 0 where there is none.
+struct scales_of_group {
+    float rows[2][2];
+    float outputs[4][2];
+};
+
+__device__ scales_of_group read_scales(const gpu_codes_product &all, const gpu_codes_tile &tile,
+                                       int group) {
+    scales_of_group scales;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const int its = my_row() + i * 8;
+        scales.rows[i / 2][i % 2] =
+            its < tile.rows ? gpu_codes_x_scale(all, tile.its[its] / all.rows_per_x, group) : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        const int output = my_output(tile) + i / 2 * 8 + i % 2;
+        scales.outputs[i / 2][i % 2] =
+            output < all.outputs ? gpu_codes_weight_scale(all, tile.expert, output, group) : 0.0f;
+    }
+    return scales;
+}
+
 __device__ void add_group(const gpu_codes_product &all, const gpu_codes_tile &tile, int group,
                           part *sums, part *totals) {
-    for_mine(all, tile, [&](int m, int n, int i, const gpu_codes_place &at) {
-        totals->at[m][n][i] += sums->at[m][n][i] *
-                               gpu_codes_x_scale(all, at.p / all.rows_per_x, group) *
-                               gpu_codes_weight_scale(all, at.expert, at.output, group);
+    const scales_of_group scales = read_scales(all, tile, group);
+    for_each([&](int m, int n, int i) {
+        totals->at[m][n][i] += sums->at[m][n][i] * scales.rows[m][i / 2] * scales.outputs[n][i % 2];
         sums->at[m][n][i] = 0;
     });
 }
@@ -198,8 +222,14 @@ __global__ void __launch_bounds__(THREADS)
             }
         }
     }
-    for_mine(all, tile, [&](int m, int n, int i, const gpu_codes_place &at) {
-        gpu_codes_store<T>(all, at, IS_GROUPED ? totals.at[m][n][i] : sums.at[m][n][i], IS_GROUPED);
+    const part &results = IS_GROUPED ? totals : sums;
+    for_each([&](int m, int n, int i) {
+        const int its = my_row() + m * 16 + i / 2 * 8;
+        const int output = my_output(tile) + n * 8 + i % 2;
+        if (its < tile.rows && output < all.outputs) {
+            const gpu_codes_place at = {tile.expert, tile.its[its], output};
+            gpu_codes_store<T>(all, at, results.at[m][n][i], IS_GROUPED);
+        }
     });
 }
 

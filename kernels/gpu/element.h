@@ -25,7 +25,7 @@ static __device__ inline float gpu_float(gpu_bf16 value) {
     return __uint_as_float((uint32_t)value.bits << 16);
 }
 static __device__ inline float gpu_float(gpu_f16 value) {
-    return __half2float(__ushort_as_half(value.bits));
+    return gpu_from_f16_bits(value.bits);
 }
 
 // Rounds to nearest, ties to even.
@@ -37,7 +37,7 @@ template <> __device__ inline gpu_bf16 gpu_round<gpu_bf16>(float value) {
     return gpu_bf16{gpu_to_bf16_bits(value)};
 }
 template <> __device__ inline gpu_f16 gpu_round<gpu_f16>(float value) {
-    return gpu_f16{__half_as_ushort(__float2half_rn(value))};
+    return gpu_f16{gpu_to_f16_bits(value)};
 }
 
 template <typename T> static __device__ inline float gpu_rounded(float value) {

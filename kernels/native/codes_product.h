@@ -6,6 +6,80 @@
 
 #include <codes.h>
 
+// ---- eight at a time ----------------------------------------------------------------------------
+
+typedef uint8_t codes_bytes __attribute__((vector_size(8)));
+typedef uint32_t codes_bits __attribute__((vector_size(32)));
+typedef float codes_numbers __attribute__((vector_size(32)));
+typedef double codes_sums __attribute__((vector_size(64)));
+
+// A byte for each of eight codes; of two in one the lower half is first.
+static inline codes_bytes codes_load_bytes(berth_code code, const uint8_t *row, int64_t k) {
+    codes_bytes bytes;
+    if (!berth_code_is_half(code)) {
+        memcpy(&bytes, row + k, sizeof bytes);
+        return bytes;
+    }
+    for (int i = 0; i < 4; ++i) {
+        const uint8_t both = row[k / 2 + i];
+        bytes[2 * i] = both & 15;
+        bytes[2 * i + 1] = both >> 4;
+    }
+    return bytes;
+}
+
+// Floats of which the top bits are given, times what makes up for the place of their exponent.
+static inline void codes_to_numbers(codes_bits magnitude, float factor, codes_bits sign,
+                                    codes_numbers *to) {
+    *to = (codes_numbers)((codes_bits)((codes_numbers)magnitude * factor) | sign);
+}
+
+// Eight codes from k on, which is even, as numbers: what berth_code_value says of each.
+static inline void codes_load(berth_code code, const uint8_t *row, int64_t k, codes_numbers *to) {
+    typedef int8_t signed_bytes __attribute__((vector_size(8)));
+    const codes_bytes bytes = codes_load_bytes(code, row, k);
+    const codes_bits bits = __builtin_convertvector(bytes, codes_bits);
+    switch (code) {
+    case BERTH_CODE_U4:
+    case BERTH_CODE_U8:
+        *to = __builtin_convertvector(bytes, codes_numbers);
+        return;
+    case BERTH_CODE_I8:
+        *to = __builtin_convertvector((signed_bytes)bytes, codes_numbers);
+        return;
+    case BERTH_CODE_E2M1:
+        codes_to_numbers((bits & 7) << 22, 0x1p126f, (bits & 8) << 28, to);
+        return;
+    default: {
+        const codes_bits is_nan = (codes_bits)((bits & 0x7f) == 0x7f) & 0x7fc00000u;
+        codes_to_numbers((bits & 0x7f) << 20, 0x1p120f, (bits & 0x80) << 24 | is_nan, to);
+    }
+    }
+}
+
+static inline double codes_dot(const float *a, const float *b, int64_t count) {
+    codes_sums sums = {0};
+    int64_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        codes_numbers of_a;
+        codes_numbers of_b;
+        memcpy(&of_a, a + i, sizeof of_a);
+        memcpy(&of_b, b + i, sizeof of_b);
+        sums +=
+            __builtin_convertvector(of_a, codes_sums) * __builtin_convertvector(of_b, codes_sums);
+    }
+    double sum = 0;
+    for (int lane = 0; lane < 8; ++lane) {
+        sum += sums[lane];
+    }
+    for (; i < count; ++i) {
+        sum += (double)a[i] * (double)b[i];
+    }
+    return sum;
+}
+
+// ---- matrices -----------------------------------------------------------------------------------
+
 typedef struct codes_matrix {
     berth_code code;
     const berth_tensor *weight; // [..., n, k], as codes lie
@@ -31,9 +105,19 @@ static inline codes_run codes_run_of(const codes_matrix *self, int64_t n, int64_
     };
 }
 
-// A weight before it is scaled.
-static inline float codes_number(const codes_matrix *self, const codes_run *run, int64_t k) {
-    return berth_code_value(self->code, run->row, k) - run->zero;
+// Weights of columns [first, first + count) before they are scaled.
+static inline void codes_widen(const codes_matrix *self, const codes_run *run, int64_t first,
+                               int64_t count, float *to) {
+    int64_t i = 0;
+    for (; first % 2 == 0 && i + 8 <= count; i += 8) {
+        codes_numbers numbers;
+        codes_load(self->code, run->row, first + i, &numbers);
+        numbers -= run->zero;
+        memcpy(to + i, &numbers, sizeof numbers);
+    }
+    for (; i < count; ++i) {
+        to[i] = berth_code_value(self->code, run->row, first + i) - run->zero;
+    }
 }
 
 static inline float codes_scale(const codes_matrix *self, int64_t n, int64_t group) {
@@ -50,8 +134,20 @@ typedef struct codes_input {
     int64_t addend; // to the sum of a group, where a zero point of the input ends
 } codes_input;
 
-// Row n times the input: sums within a group, which are exact where the input's numbers are codes,
-// then the groups with their scales.
+// The products of one group of columns, which add up exactly where the input's numbers are codes.
+static inline double codes_multiply_run(const codes_matrix *self, const codes_run *run,
+                                        const float *numbers, int64_t first, int64_t count) {
+    float room[64];
+    double sum = 0;
+    for (int64_t i = 0; i < count; i += 64) {
+        const int64_t some = count - i < 64 ? count - i : 64;
+        codes_widen(self, run, first + i, some, room);
+        sum += codes_dot(room, numbers + first + i, some);
+    }
+    return sum;
+}
+
+// Row n times the input: group by group, each with its scales.
 static inline double codes_multiply(const codes_matrix *self, int64_t n, const codes_input *x) {
     double total = 0;
     for (int64_t first = 0; first < self->width; first += self->scales.columns) {
@@ -59,10 +155,8 @@ static inline double codes_multiply(const codes_matrix *self, int64_t n, const c
         const int64_t rest = self->width - first;
         const int64_t count = rest < self->scales.columns ? rest : self->scales.columns;
         const codes_run run = codes_run_of(self, n, group);
-        double sum = (double)x->addend;
-        for (int64_t k = first; k < first + count; ++k) {
-            sum += (double)x->numbers[k] * (double)codes_number(self, &run, k);
-        }
+        const double sum =
+            (double)x->addend + codes_multiply_run(self, &run, x->numbers, first, count);
         const double scale = x->scale_count < 1   ? 1
                              : x->scale_count > 1 ? (double)x->scales[group]
                                                   : (double)x->scales[0];

@@ -48,7 +48,7 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     return fused_give_out(site, RESIDUAL, &of_y, &of_sum, out);
 }
 
-// In the workspace: a row of floats, which packed_linear asks for, then a row of f(x).
+// In the workspace: a row of f(x), then what packed_linear asks for.
 static berth_status reference(void *self, const berth_op_args *args) {
     const berth_op_site *site = self;
     const int64_t width = fused_width(site);
@@ -59,19 +59,20 @@ static berth_status reference(void *self, const berth_op_args *args) {
     for (uint64_t i = 0; i < OWN_COUNT; ++i) {
         fused_pass_own(&packed, args, own[i]);
     }
-    fused_pass(&packed, "x", fused_lay(&f, room + width, args->inputs[X]->dtype, width));
+    fused_pass(&packed, "x", fused_lay(&f, room, args->inputs[X]->dtype, width));
     for (int64_t row = 0; row < berth_row_count(args->outputs[FUSED_Y]); ++row) {
         fused_row y;
         BERTH_RULE_TRY(fused_run_prologue(site, args, RESIDUAL, row, &f.tensor));
         fused_row_of(&y, args->outputs[FUSED_Y], row);
-        BERTH_RULE_TRY(fused_run(&packed, &y.tensor, NULL, room));
+        BERTH_RULE_TRY(fused_run(&packed, &y.tensor, NULL, room + width));
     }
     return BERTH_OK;
 }
 
 static uint64_t reference_workspace(const berth_op_site *site, uint64_t tokens) {
     (void)tokens;
-    return 2 * (uint64_t)fused_width(site) * sizeof(float);
+    return (uint64_t)fused_width(site) * sizeof(float) +
+           fused_product_room(site, &berth_op_packed_linear);
 }
 
 static const berth_op_argument *const inputs[] = {

@@ -102,6 +102,16 @@ static inline int64_t fused_width(const berth_op_site *site) {
     return berth_last_dim(site->inputs[0]).b / (fused_is(site, "silu_and_mul") ? 2 : 1);
 }
 
+// What the product asks for to take rows one by one; its x is of any dtype.
+static inline uint64_t fused_product_room(const berth_op_site *site, const berth_op *product) {
+    berth_value_type f = *site->inputs[0];
+    fused_part part;
+    f.dims[f.ndim - 1].b = fused_width(site);
+    fused_begin(&part, site, product);
+    fused_give(&part, "x", 0, &f);
+    return product->reference_workspace(&part.site, 1);
+}
+
 // Of the ops without codes of x: they need a prologue.
 static inline berth_status fused_infer_floats(const berth_op_site *site, uint64_t residual,
                                               berth_value_type *f, berth_value_type *sum) {

@@ -124,18 +124,23 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
 
 // ---- reference ----------------------------------------------------------------------------------
 
-// A row of each, in the workspace behind the row of floats that scaled_linear asks for.
+// A row of each, in the workspace before what scaled_linear asks for.
 typedef struct middle {
     fused_row f;
     fused_row scale;
     fused_row q;
 } middle;
 
+// How many floats they are in place of.
+static uint64_t middle_size(const berth_op_site *site) {
+    return 2 * (uint64_t)fused_width(site) + 1;
+}
+
 static void lay_out(middle *self, const berth_op_site *site, float *room) {
     const int64_t width = fused_width(site);
-    fused_lay(&self->f, room + width, site->inputs[X]->dtype, width);
-    fused_lay(&self->scale, room + 2 * width, BERTH_DTYPE_F32, 1);
-    fused_lay(&self->q, room + 2 * width + 1, site->inputs[WEIGHT]->dtype, width);
+    fused_lay(&self->f, room, site->inputs[X]->dtype, width);
+    fused_lay(&self->scale, room + width, BERTH_DTYPE_F32, 1);
+    fused_lay(&self->q, room + width + 1, site->inputs[WEIGHT]->dtype, width);
 }
 
 static berth_status reference(void *self, const berth_op_args *args) {
@@ -162,14 +167,15 @@ static berth_status reference(void *self, const berth_op_args *args) {
     for (int64_t row = 0; row < berth_row_count(y); ++row) {
         BERTH_RULE_TRY(fused_run_prologue(site, args, RESIDUAL, row, &at.f.tensor));
         BERTH_RULE_TRY(fused_run(&quantiser, &at.q.tensor, &at.scale.tensor, NULL));
-        BERTH_RULE_TRY(fused_run(&scaled, fused_row_of(&out, y, row), NULL, room));
+        BERTH_RULE_TRY(
+            fused_run(&scaled, fused_row_of(&out, y, row), NULL, room + middle_size(site)));
     }
     return BERTH_OK;
 }
 
 static uint64_t reference_workspace(const berth_op_site *site, uint64_t tokens) {
     (void)tokens;
-    return (3 * (uint64_t)fused_width(site) + 1) * sizeof(float);
+    return middle_size(site) * sizeof(float) + fused_product_room(site, &berth_op_scaled_linear);
 }
 
 static const berth_op_argument *const inputs[] = {

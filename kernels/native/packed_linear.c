@@ -48,37 +48,63 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
 
 // ---- reference ----------------------------------------------------------------------------------
 
+#define ROWS 8 // of x that a row of the weight meets each time that it is widened
+
 // Row n as floats [k].
 static void widen(const codes_matrix *matrix, int64_t n, float *weight) {
     const int64_t columns = matrix->scales.columns;
     for (int64_t first = 0; first < matrix->width; first += columns) {
+        const int64_t rest = matrix->width - first;
+        const int64_t count = rest < columns ? rest : columns;
         const codes_run run = codes_run_of(matrix, n, first / columns);
         const float scale = codes_scale(matrix, n, first / columns);
-        for (int64_t k = first; k < first + columns && k < matrix->width; ++k) {
-            weight[k] = codes_number(matrix, &run, k) * scale;
+        codes_widen(matrix, &run, first, count, weight + first);
+        for (int64_t k = first; k < first + count; ++k) {
+            weight[k] *= scale;
         }
     }
 }
 
-static float multiply(const berth_op_args *args, const float *weight, int64_t row) {
+// A row of x as floats [k], in the order of the weight's columns.
+static void read_row(const berth_op_args *args, int64_t row, float *to) {
     const berth_tensor *x = args->inputs[X];
-    const void *of_row = berth_row(x, row);
     const berth_tensor *permutation = args->inputs[PERMUTATION];
     const int32_t *from = permutation ? berth_data(permutation) : NULL;
-    double sum = 0;
-    for (int64_t k = 0; k < berth_row_length(x); ++k) {
-        const float input = berth_load_at(of_row, x->dtype, from ? from[k] : k);
-        sum += (double)input * (double)weight[k];
+    if (!from) {
+        berth_load(berth_row(x, row), x->dtype, 0, berth_row_length(x), to);
+        return;
     }
-    return (float)sum;
+    for (int64_t k = 0; k < berth_row_length(x); ++k) {
+        to[k] = berth_load_at(berth_row(x, row), x->dtype, from[k]);
+    }
+}
+
+// Rows [first, first + count) of y.
+static void multiply_rows(const codes_matrix *matrix, const berth_op_args *args, int64_t first,
+                          int64_t count) {
+    const berth_tensor *y = args->outputs[0];
+    const berth_tensor *bias = args->inputs[BIAS];
+    const int64_t width = matrix->width;
+    float *weight = berth_data(args->workspace);
+    float *inputs = weight + width;
+    for (int64_t row = 0; row < count; ++row) {
+        read_row(args, first + row, inputs + row * width);
+    }
+    for (int64_t n = 0; n < matrix->weight->shape[0]; ++n) {
+        const float start = bias ? berth_load_at(berth_data(bias), bias->dtype, n) : 0;
+        widen(matrix, n, weight);
+        for (int64_t row = 0; row < count; ++row) {
+            const float sum = (float)codes_dot(inputs + row * width, weight, width);
+            berth_store_at(berth_row(y, first + row), y->dtype, n, sum + start);
+        }
+    }
 }
 
 static berth_status reference(void *self, const berth_op_args *args) {
     const berth_op_site *site = self;
-    const berth_tensor *y = args->outputs[0];
-    const berth_tensor *bias = args->inputs[BIAS];
     const int64_t width = berth_row_length(args->inputs[X]);
     const int64_t outputs = args->inputs[WEIGHT]->shape[0];
+    const int64_t rows = berth_row_count(args->outputs[0]);
     const codes_matrix matrix = {
         .code = berth_code_of(site->attributes[CODE]->str),
         .weight = args->inputs[WEIGHT],
@@ -86,20 +112,15 @@ static berth_status reference(void *self, const berth_op_args *args) {
         .scales = berth_code_scales_of(site, args->inputs[WEIGHT_SCALE], outputs, width),
         .width = width,
     };
-    float *weight = berth_data(args->workspace);
-    for (int64_t n = 0; n < outputs; ++n) {
-        const float start = bias ? berth_load_at(berth_data(bias), bias->dtype, n) : 0;
-        widen(&matrix, n, weight);
-        for (int64_t row = 0; row < berth_row_count(y); ++row) {
-            berth_store_at(berth_row(y, row), y->dtype, n, multiply(args, weight, row) + start);
-        }
+    for (int64_t first = 0; first < rows; first += ROWS) {
+        multiply_rows(&matrix, args, first, rows - first < ROWS ? rows - first : ROWS);
     }
     return BERTH_OK;
 }
 
 static uint64_t reference_workspace(const berth_op_site *site, uint64_t tokens) {
     (void)tokens;
-    return (uint64_t)berth_last_dim(site->inputs[X]).b * sizeof(float);
+    return (uint64_t)(1 + ROWS) * (uint64_t)berth_last_dim(site->inputs[X]).b * sizeof(float);
 }
 
 static const berth_op_argument *const inputs[] = {

@@ -75,13 +75,9 @@ typedef struct drawing {
     uint32_t random;
     int64_t count;
     float *logits;   // [count]
-    int32_t *order;  // [count]
+    int32_t *order;  // [count], and as much room again
     double *weights; // [count], in that order
 } drawing;
-
-static int comes_before(const float *logits, int32_t a, int32_t b) {
-    return logits[a] > logits[b] || (!(logits[a] < logits[b]) && a < b);
-}
 
 // How many of the first may be drawn.
 static int64_t admit(const drawing *self) {
@@ -158,7 +154,7 @@ static berth_status reference(void *self, const berth_op_args *args) {
         for (int64_t k = 0; k < count; ++k) {
             at.logits[k] = isnan(at.logits[k]) ? -INFINITY : at.logits[k];
         }
-        sampling_sort(at.logits, at.order, count, comes_before);
+        sampling_sort(at.logits, 1, count, at.order, at.order + count);
         y[i] = draw_row(&at);
     }
     return BERTH_OK;
@@ -167,7 +163,7 @@ static berth_status reference(void *self, const berth_op_args *args) {
 static uint64_t workspace(const berth_op_site *site, uint64_t tokens) {
     (void)tokens;
     return (uint64_t)berth_last_dim(site->inputs[LOGITS]).b *
-           (sizeof(double) + sizeof(float) + sizeof(int32_t));
+           (sizeof(double) + sizeof(float) + 2 * sizeof(int32_t));
 }
 
 static const berth_op_argument *const inputs[] = {

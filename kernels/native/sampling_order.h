@@ -3,40 +3,43 @@
 #ifndef BERTH_KERNELS_NATIVE_SAMPLING_ORDER_H
 #define BERTH_KERNELS_NATIVE_SAMPLING_ORDER_H
 
-#include <stdint.h>
+#include <tensor.h>
 
-// Whether element a comes before b; of two different ones, exactly one does.
-typedef int (*sampling_order_fn)(const float *logits, int32_t a, int32_t b);
+#define SAMPLING_DIGITS 256
 
-// Lets the element at `at` sink in the heap [0, count) whose first one comes last.
-static inline void sampling_sink(const float *logits, int32_t *order, int64_t at, int64_t count,
-                                 sampling_order_fn comes_before) {
-    const int32_t moved = order[at];
-    for (int64_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
-        child += child + 1 < count && comes_before(logits, order[child], order[child + 1]);
-        if (!comes_before(logits, moved, order[child])) {
-            break;
-        }
-        order[at] = order[child];
-        at = child;
-    }
-    order[at] = moved;
+// What orders as the logit does. Adding 0 makes −0 the 0 that it equals.
+static inline uint32_t sampling_key(float logit) {
+    const uint32_t bits = berth_bits_of_float(logit + 0.0f);
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-// Why a heap: it takes no memory and no longer than n log n.
-static inline void sampling_sort(const float *logits, int32_t *order, int64_t count,
-                                 sampling_order_fn comes_before) {
+// The ids of `count` logits by rising logit, or by falling; of equal ones the lower comes first.
+// Digit by digit from the last: four rounds, so the ids end where they began, not in `room`, which
+// is as large.
+static inline void sampling_sort(const float *logits, int is_falling, int64_t count, int32_t *order,
+                                 int32_t *room) {
+    const uint32_t turned = is_falling ? UINT32_MAX : 0;
+    int32_t *from = order;
+    int32_t *to = room;
     for (int64_t i = 0; i < count; ++i) {
         order[i] = (int32_t)i;
     }
-    for (int64_t i = count / 2; i-- > 0;) {
-        sampling_sink(logits, order, i, count, comes_before);
-    }
-    for (int64_t end = count; end-- > 1;) {
-        const int32_t last = order[0];
-        order[0] = order[end];
-        order[end] = last;
-        sampling_sink(logits, order, 0, end, comes_before);
+    for (int shift = 0; shift < 32; shift += 8) {
+        int64_t places[SAMPLING_DIGITS + 1] = {0};
+        for (int64_t i = 0; i < count; ++i) {
+            const uint32_t key = sampling_key(logits[i]) ^ turned;
+            ++places[(key >> shift & (SAMPLING_DIGITS - 1)) + 1];
+        }
+        for (int digit = 0; digit < SAMPLING_DIGITS; ++digit) {
+            places[digit + 1] += places[digit];
+        }
+        for (int64_t i = 0; i < count; ++i) {
+            const uint32_t key = sampling_key(logits[from[i]]) ^ turned;
+            to[places[key >> shift & (SAMPLING_DIGITS - 1)]++] = from[i];
+        }
+        int32_t *const swapped = from;
+        from = to;
+        to = swapped;
     }
 }
 

@@ -74,11 +74,6 @@ static berth_status reference(void *self, const berth_op_args *args) {
     return BERTH_OK;
 }
 
-static uint64_t workspace(const berth_op_site *site, uint64_t tokens) {
-    (void)tokens;
-    return 2 * sampling_vocabulary(site) * sizeof(int32_t);
-}
-
 static const berth_op_argument *const inputs[] = {
     BERTH_INPUT("logits"),
     BERTH_INPUT("prompt_token_ids"),
@@ -97,5 +92,5 @@ const berth_op berth_op_sampling_penalties = {
     .input_count = sizeof inputs / sizeof inputs[0],
     .infer = infer,
     .reference = reference,
-    .reference_workspace = workspace,
+    .reference_workspace = sampling_two_a_token,
 };

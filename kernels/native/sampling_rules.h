@@ -24,8 +24,10 @@ static inline berth_status sampling_option(const berth_op_site *site, uint64_t i
     return berth_rule_dim(site, input, 0, site->inputs[0]->dims[0]);
 }
 
-static inline uint64_t sampling_vocabulary(const berth_op_site *site) {
-    return (uint64_t)berth_last_dim(site->inputs[0]).b;
+// A workspace of two ids or counts for each token of the vocabulary.
+static inline uint64_t sampling_two_a_token(const berth_op_site *site, uint64_t tokens) {
+    (void)tokens;
+    return 2 * (uint64_t)berth_last_dim(site->inputs[0]).b * sizeof(int32_t);
 }
 
 static inline float sampling_largest(const float *logits, int64_t count) {

@@ -5,9 +5,8 @@
 //   k       [sequences]              optional, i32 or i64: the k largest stay, and what equals the
 //                                    k-th; off below 1 and from the vocabulary's size on
 //   p       [sequences]              optional, f32: of those, from the least likely on, tokens go
-//   as
-//                                    long as they have a probability of at most 1 − p together; the
-//                                    likeliest stays
+//                                    as long as they have a probability of at most 1 − p together;
+//                                    the likeliest stays
 //   y       like logits
 //
 // vLLM's apply_top_k_top_p_pytorch. Of equal logits the one with the lower id goes first.
@@ -22,12 +21,6 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     BERTH_RULE_TRY(sampling_infer(site, out));
     BERTH_RULE_TRY(sampling_option(site, K, 1));
     return sampling_option(site, P, 0);
-}
-
-// ---- order --------------------------------------------------------------------------------------
-
-static int comes_before(const float *logits, int32_t a, int32_t b) {
-    return logits[a] < logits[b] || (!(logits[a] > logits[b]) && a < b);
 }
 
 // ---- cuts ---------------------------------------------------------------------------------------
@@ -65,7 +58,7 @@ static berth_status reference(void *self, const berth_op_args *args) {
     for (int64_t row = 0; row < berth_row_count(logits); ++row) {
         float *to = berth_row(args->outputs[0], row);
         memcpy(to, berth_row(logits, row), (size_t)count * sizeof *to);
-        sampling_sort(to, order, count, comes_before);
+        sampling_sort(to, 0, count, order, order + count);
         if (k) {
             keep_k(to, order, count, berth_integer_at(berth_data(k), k->dtype, row));
         }
@@ -74,11 +67,6 @@ static berth_status reference(void *self, const berth_op_args *args) {
         }
     }
     return BERTH_OK;
-}
-
-static uint64_t workspace(const berth_op_site *site, uint64_t tokens) {
-    (void)tokens;
-    return sampling_vocabulary(site) * sizeof(int32_t);
 }
 
 static const berth_op_argument *const inputs[] = {
@@ -96,5 +84,5 @@ const berth_op berth_op_sampling_top_k_top_p = {
     .input_count = sizeof inputs / sizeof inputs[0],
     .infer = infer,
     .reference = reference,
-    .reference_workspace = workspace,
+    .reference_workspace = sampling_two_a_token,
 };

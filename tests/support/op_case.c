@@ -215,11 +215,15 @@ static void make_call(const op_case *self, const op_site *site, op_results *out,
     };
 }
 
+// Another number once any bit of any input has changed. Words, the last of them with bytes of the
+// guard: a byte at a time took a tenth of all these tests' time.
 static uint64_t sum_of_bytes(const op_case *self) {
     uint64_t sum = 0;
     for (size_t i = 0; i < BERTH_MAX_INPUTS; ++i) {
-        for (size_t byte = 0; byte < self->inputs[i].bytes; ++byte) {
-            sum = sum * 31 + self->inputs[i].memory[64 + byte];
+        for (size_t byte = 0; byte < self->inputs[i].bytes; byte += sizeof(uint64_t)) {
+            uint64_t word;
+            memcpy(&word, self->inputs[i].memory + 64 + byte, sizeof word);
+            sum = sum * 31 + word;
         }
     }
     return sum;

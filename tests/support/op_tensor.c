@@ -74,17 +74,9 @@ void op_tensor_check_guards(const op_tensor *tensor) {
     }
 }
 
-// The place of an element and the index in its row.
-static void *row_of(const op_tensor *tensor, int64_t index, int64_t *out_column) {
-    const int64_t width = berth_row_length(&tensor->tensor);
-    *out_column = index % width;
-    return berth_row(&tensor->tensor, index / width);
-}
+// ---- elements -----------------------------------------------------------------------------------
 
-double op_tensor_get(const op_tensor *tensor, int64_t index) {
-    int64_t column = 0;
-    const void *row = row_of(tensor, index, &column);
-    const berth_dtype dtype = tensor->tensor.dtype;
+static double value_at(const void *row, berth_dtype dtype, int64_t column) {
     if (BERTH_DTYPE_BITS(dtype) == 8) {
         const uint8_t byte = ((const uint8_t *)row)[column];
         return dtype == BERTH_DTYPE_F8_E4M3FN ? (double)berth_from_f8(byte)
@@ -96,23 +88,33 @@ double op_tensor_get(const op_tensor *tensor, int64_t index) {
                                     : (double)berth_integer_at(row, dtype, column);
 }
 
-void op_tensor_set(op_tensor *tensor, int64_t index, double value) {
-    int64_t column = 0;
-    void *row = row_of(tensor, index, &column);
-    if (tensor->tensor.dtype == BERTH_DTYPE_F8_E4M3FN) {
+static void put_at(void *row, berth_dtype dtype, int64_t column, double value) {
+    if (dtype == BERTH_DTYPE_F8_E4M3FN) {
         ((uint8_t *)row)[column] = berth_to_f8((float)value);
-    } else if (BERTH_DTYPE_BITS(tensor->tensor.dtype) == 8) {
+    } else if (BERTH_DTYPE_BITS(dtype) == 8) {
         ((uint8_t *)row)[column] = (uint8_t)(int)value;
-    } else if (berth_is_float(tensor->tensor.dtype)) {
-        berth_store_at(row, tensor->tensor.dtype, column, (float)value);
-    } else if (tensor->tensor.dtype == BERTH_DTYPE_F64) {
+    } else if (berth_is_float(dtype)) {
+        berth_store_at(row, dtype, column, (float)value);
+    } else if (dtype == BERTH_DTYPE_F64) {
         ((double *)row)[column] = value;
-    } else if (tensor->tensor.dtype == BERTH_DTYPE_I64) {
+    } else if (dtype == BERTH_DTYPE_I64) {
         ((int64_t *)row)[column] = (int64_t)value;
     } else {
         ((int32_t *)row)[column] = (int32_t)value;
     }
 }
+
+double op_tensor_get(const op_tensor *tensor, int64_t index) {
+    const int64_t width = berth_row_length(&tensor->tensor);
+    return value_at(berth_row(&tensor->tensor, index / width), tensor->tensor.dtype, index % width);
+}
+
+void op_tensor_set(op_tensor *tensor, int64_t index, double value) {
+    const int64_t width = berth_row_length(&tensor->tensor);
+    put_at(berth_row(&tensor->tensor, index / width), tensor->tensor.dtype, index % width, value);
+}
+
+// ---- whole tensors, row by row ------------------------------------------------------------------
 
 void op_tensor_copy(op_tensor *to, const op_tensor *from, bool is_widened) {
     *to = (op_tensor){0};
@@ -130,20 +132,31 @@ void op_tensor_copy(op_tensor *to, const op_tensor *from, bool is_widened) {
     op_tensor_make(to, &shape, NULL);
     memcpy(to->type.dims, from->type.dims, sizeof to->type.dims);
     to->is_parameter = from->is_parameter;
-    for (int64_t i = 0; i < op_tensor_count(from); ++i) {
-        op_tensor_set(to, i, op_tensor_get(from, i));
+    for (int64_t row = 0; row < berth_row_count(&from->tensor); ++row) {
+        const void *of_from = berth_row(&from->tensor, row);
+        void *of_to = berth_row(&to->tensor, row);
+        for (int64_t i = 0; i < berth_row_length(&from->tensor); ++i) {
+            put_at(of_to, to->tensor.dtype, i, value_at(of_from, from->tensor.dtype, i));
+        }
     }
 }
 
+// The next of a sequence of numbers in [0, 1).
+static double next_unit(uint64_t *seed) {
+    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (double)(*seed >> 33) / 0x1p31;
+}
+
 void op_tensor_randomise(op_tensor *tensor, uint64_t *seed, int64_t limit) {
-    for (int64_t i = 0; i < op_tensor_count(tensor); ++i) {
-        *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        const double unit = (double)(*seed >> 33) / 0x1p31;
-        const berth_dtype dtype = tensor->tensor.dtype;
-        const bool is_float =
-            berth_is_float(dtype) || dtype == BERTH_DTYPE_F8_E4M3FN || dtype == BERTH_DTYPE_F64;
-        const double value = is_float ? unit * 4.0 - 2.0 : floor(unit * (double)limit);
-        op_tensor_set(tensor, i, value);
+    const berth_dtype dtype = tensor->tensor.dtype;
+    const bool is_float =
+        berth_is_float(dtype) || dtype == BERTH_DTYPE_F8_E4M3FN || dtype == BERTH_DTYPE_F64;
+    for (int64_t row = 0; row < berth_row_count(&tensor->tensor); ++row) {
+        void *to = berth_row(&tensor->tensor, row);
+        for (int64_t i = 0; i < berth_row_length(&tensor->tensor); ++i) {
+            const double unit = next_unit(seed);
+            put_at(to, dtype, i, is_float ? unit * 4.0 - 2.0 : floor(unit * (double)limit));
+        }
     }
 }
 
@@ -158,16 +171,21 @@ static bool is_close(double got, double wanted, double atol, double rtol) {
 }
 
 void op_tensor_compare(const op_tensor *got, const op_tensor *wanted, double atol, double rtol) {
+    const int64_t width = berth_row_length(&wanted->tensor);
     CHECK_INT(op_tensor_count(got), op_tensor_count(wanted));
-    for (int64_t i = 0; i < op_tensor_count(wanted); ++i) {
-        const double value = op_tensor_get(got, i);
-        const double should = op_tensor_get(wanted, i);
-        if (!is_close(value, should, atol, rtol)) {
-            print_error("element %lld of %lld (rows of %lld) is %.9g, must be %.9g within %g\n",
-                        (long long)i, (long long)op_tensor_count(wanted),
-                        (long long)berth_row_length(&wanted->tensor), value, should,
-                        atol + rtol * fabs(should));
-            CHECK(is_close(value, should, atol, rtol));
+    CHECK_INT(berth_row_length(&got->tensor), width);
+    for (int64_t row = 0; row < berth_row_count(&wanted->tensor); ++row) {
+        const void *of_got = berth_row(&got->tensor, row);
+        const void *of_wanted = berth_row(&wanted->tensor, row);
+        for (int64_t i = 0; i < width; ++i) {
+            const double value = value_at(of_got, got->tensor.dtype, i);
+            const double should = value_at(of_wanted, wanted->tensor.dtype, i);
+            if (!is_close(value, should, atol, rtol)) {
+                print_error("element %lld of row %lld is %.9g, must be %.9g within %g\n",
+                            (long long)i, (long long)row, value, should,
+                            atol + rtol * fabs(should));
+                CHECK(is_close(value, should, atol, rtol));
+            }
         }
     }
 }
