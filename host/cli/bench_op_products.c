@@ -155,5 +155,10 @@ static const berth_op_case cases[] = {
         "x=x[T,1024] w13_weight=u8[8,1024,512]<256 w13_scale=f32[8,1024,32](0.01,0.02) "
         "w2_weight=u8[8,1024,256]<256 w2_scale=f32[8,1024,16](0.01,0.02) "
         "topk_weights=f32[T,2](0,1) topk_ids=i32[T,2]<8 code=e2m1 group_shape=1,32 input=float"),
+    MOE("quantized_experts", "32x2880-1-e2m1", 1, 4, 2880, 2880, // gpt-oss-20b
+        "x=x[T,2880] w13_weight=u8[32,5760,1440]<256*0.125 "
+        "w13_scale=f32[32,5760,90](0.01,0.02)*0.125 w2_weight=u8[32,2880,1440]<256*0.125 "
+        "w2_scale=f32[32,2880,90](0.01,0.02)*0.125 "
+        "topk_weights=f32[T,4](0,1) topk_ids=i32[T,4]<32 code=e2m1 group_shape=1,32 input=float"),
 };
 const berth_op_table berth_op_products = {cases, BERTH_COUNT(cases)};

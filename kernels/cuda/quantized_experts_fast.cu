@@ -18,7 +18,7 @@ constexpr int SIDE = GPU_TILE * DEPTH * 2; // bytes of a side's slice
 
 // What a thread brings of a slice.
 template <typename E> struct brought {
-    gpu_pack<uint8_t, CHUNK> weights[OWN];
+    gpu_codes_words<CHUNK> weights[OWN];
     gpu_pack<E, 8> x[OWN][2]; // 8 or 16 bytes each
     float zeros[OWN];
 };
@@ -51,12 +51,12 @@ __device__ void bring(const gpu_codes_product &all, int expert, const lines<E> &
     for (int i = 0; i < OWN; ++i) {
         const int k = slice + own.first + i * CHUNK;
         const bool is_there = k < all.depth;
-        out->weights[i] = gpu_pack<uint8_t, CHUNK>{};
+        out->weights[i] = gpu_codes_words<CHUNK>{};
         out->x[i][0] = out->x[i][1] = gpu_pack<E, 8>{};
         out->zeros[i] = 0;
         if (is_there) {
             const int group = k / static_cast<int>(all.scales.columns);
-            out->weights[i] = gpu_codes_bytes<CHUNK>(all.code, own.weights, k);
+            out->weights[i] = gpu_codes_load<CHUNK>(all.code, own.weights, k);
             out->zeros[i] = gpu_codes_zero(all, gpu_codes_group(all, expert, own.output, group));
         }
         if (is_there && own.x) {

@@ -11,10 +11,8 @@
 // Exact; 0x7f and 0xff are NaN. A smaller exponent's bits are where a float's are: what is left is
 // the distance of the two biases.
 static __device__ inline float gpu_from_f8_bits(uint32_t bits) {
-    const uint32_t magnitude = bits & 0x7fu;
-    const float value = magnitude == 0x7fu ? __uint_as_float(0x7fc00000u)
-                                           : __uint_as_float(magnitude << 20) * 0x1p120f;
-    return bits & 0x80u ? -value : value;
+    const float value = __uint_as_float((bits & 0x7fu) << 20 | (bits & 0x80u) << 24) * 0x1p120f;
+    return (bits & 0x7fu) == 0x7fu ? __uint_as_float(0x7fc00000u) : value;
 }
 
 // As an element, where rows of one type or another are read and written.
@@ -29,8 +27,7 @@ template <> __device__ inline gpu_f8 gpu_round<gpu_f8>(float value) {
 }
 
 static __device__ inline float gpu_from_e2m1_bits(uint32_t bits) {
-    const float value = __uint_as_float((bits & 7u) << 22) * 0x1p126f;
-    return bits & 8u ? -value : value;
+    return __uint_as_float((bits & 7u) << 22 | (bits & 8u) << 28) * 0x1p126f;
 }
 
 // The number of a code without zero point and scale; `bits` has nothing but the code.

@@ -26,10 +26,10 @@ static __device__ inline float gpu_codes_dot(const gpu_codes_product &all,
     if constexpr (N == 1) {
         weights[0] = gpu_codes_at(all, at.expert, at.output, k);
     } else {
-        const int group = k / static_cast<int>(all.scales.columns);
+        const int group = all.scales.across > 1 ? k / static_cast<int>(all.scales.columns) : 0;
         const float zero = gpu_codes_zero(all, gpu_codes_group(all, at.expert, at.output, group));
         const uint8_t *row = gpu_codes_row(all, at.expert, at.output);
-        gpu_codes_widen<N>(all.code, gpu_codes_bytes<N>(all.code, row, k), zero, weights);
+        gpu_codes_widen<N>(all.code, gpu_codes_load<N>(all.code, row, k), zero, weights);
     }
     float sum = 0;
 #pragma unroll

@@ -97,48 +97,53 @@ static __device__ inline float gpu_codes_at(const gpu_codes_product &all, int ex
            gpu_codes_zero(all, gpu_codes_group(all, expert, output, group));
 }
 
-template <int N, typename F>
-static __device__ inline void gpu_codes_each(const uint8_t *bytes, float *out, F value) {
+// N codes of a row from k on as they lie, in the first half of the words where two are a byte.
+template <int N> using gpu_codes_words = gpu_pack<uint32_t, N / 4>;
+
+template <int N>
+static __device__ inline gpu_codes_words<N> gpu_codes_load(berth_code code, const uint8_t *row,
+                                                           int k) {
+    const uint32_t *words = reinterpret_cast<const uint32_t *>(row);
+    gpu_codes_words<N> codes = {};
+    if (gpu_code_is_half(code)) {
+        const gpu_pack<uint32_t, N / 8> half = gpu_load<uint32_t, N / 8>(words, k / 8);
+#pragma unroll
+        for (int j = 0; j < N / 8; ++j) {
+            codes.at[j] = half.at[j];
+        }
+    } else {
+        codes = gpu_load<uint32_t, N / 4>(words, k / 4);
+    }
+    return codes;
+}
+
+// N codes of so many bits, in words: out[j] = value(code j).
+template <int N, int BITS, typename F>
+static __device__ inline void gpu_codes_each(const uint32_t *words, float *out, F value) {
+    constexpr int PER_WORD = 32 / BITS;
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-        out[j] = value(bytes[j]);
+        out[j] = value(words[j / PER_WORD] >> (j % PER_WORD * BITS) & ((1u << BITS) - 1));
     }
 }
 
-// N codes of a row from k on as they lie, in the first half of the pack where two are a byte.
+// What they are, not scaled; all are of one group. The code is asked for once. Why in words: of
+// bytes each step of a code would be an instruction of its own, of words most are one together.
 template <int N>
-static __device__ inline gpu_pack<uint8_t, N> gpu_codes_bytes(berth_code code, const uint8_t *row,
-                                                              int k) {
-    gpu_pack<uint8_t, N> bytes = {};
-    if (gpu_code_is_half(code)) {
-        *reinterpret_cast<gpu_pack<uint8_t, N / 2> *>(bytes.at) =
-            gpu_load<uint8_t, N / 2>(row, k / 2);
-    } else {
-        bytes = gpu_load<uint8_t, N>(row, k);
-    }
-    return bytes;
-}
-
-// What they are, not scaled; all are of one group. The code is asked for once.
-template <int N>
-static __device__ inline void gpu_codes_widen(berth_code code, const gpu_pack<uint8_t, N> &from,
+static __device__ inline void gpu_codes_widen(berth_code code, const gpu_codes_words<N> &from,
                                               float zero, float *out) {
-    gpu_pack<uint8_t, N> bytes = from;
-    if (gpu_code_is_half(code)) {
-#pragma unroll
-        for (int j = 0; j < N; ++j) {
-            bytes.at[j] = static_cast<uint8_t>(from.at[j / 2] >> (j % 2 * 4) & 15u);
-        }
-    }
+    const uint32_t *words = from.at;
+    const auto take = [zero](uint32_t bits) { return static_cast<float>(bits) - zero; };
     if (code == BERTH_CODE_E4M3) {
-        gpu_codes_each<N>(bytes.at, out, [](uint8_t b) { return gpu_from_f8_bits(b); });
+        gpu_codes_each<N, 8>(words, out, gpu_from_f8_bits);
     } else if (code == BERTH_CODE_E2M1) {
-        gpu_codes_each<N>(bytes.at, out, [](uint8_t b) { return gpu_from_e2m1_bits(b); });
+        gpu_codes_each<N, 4>(words, out, gpu_from_e2m1_bits);
     } else if (code == BERTH_CODE_I8) {
-        gpu_codes_each<N>(bytes.at, out, gpu_codes_x_i8::number);
+        gpu_codes_each<N, 8>(words, out, [](uint32_t b) { return gpu_codes_x_i8::number(b); });
+    } else if (code == BERTH_CODE_U4) {
+        gpu_codes_each<N, 4>(words, out, take);
     } else {
-        gpu_codes_each<N>(bytes.at, out,
-                          [zero](uint8_t b) { return static_cast<float>(b) - zero; });
+        gpu_codes_each<N, 8>(words, out, take);
     }
 }
 
