@@ -105,7 +105,8 @@ static inline codes_run codes_run_of(const codes_matrix *self, int64_t n, int64_
     };
 }
 
-// Weights of columns [first, first + count) before they are scaled.
+// Weights of columns [first, first + count) before they are scaled. An odd column of two codes to
+// a byte is not where eight can be loaded.
 static inline void codes_widen(const codes_matrix *self, const codes_run *run, int64_t first,
                                int64_t count, float *to) {
     int64_t i = 0;

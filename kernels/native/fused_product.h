@@ -102,7 +102,7 @@ static inline int64_t fused_width(const berth_op_site *site) {
     return berth_last_dim(site->inputs[0]).b / (fused_is(site, "silu_and_mul") ? 2 : 1);
 }
 
-// What the product asks for to take rows one by one; its x is of any dtype.
+// Bytes that the product asks for to take rows one by one, which follow from the width of f(x).
 static inline uint64_t fused_product_room(const berth_op_site *site, const berth_op *product) {
     berth_value_type f = *site->inputs[0];
     fused_part part;

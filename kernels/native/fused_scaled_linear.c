@@ -131,7 +131,7 @@ typedef struct middle {
     fused_row q;
 } middle;
 
-// How many floats they are in place of.
+// Their room, in floats.
 static uint64_t middle_size(const berth_op_site *site) {
     return 2 * (uint64_t)fused_width(site) + 1;
 }
