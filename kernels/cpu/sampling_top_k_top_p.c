@@ -4,6 +4,8 @@
 #include <cpu/cpu.h>
 #include <cpu/sampling_rows.h>
 
+#include <sampling_key.h>
+
 enum { LOGITS, K, P };
 
 #define DIGITS 256
@@ -44,16 +46,6 @@ static uint64_t workspace(void *state, uint64_t tokens) {
 
 // ---- order --------------------------------------------------------------------------------------
 
-// Adding 0 makes −0 the 0 that it equals.
-static inline uint32_t key_of(float logit) {
-    const uint32_t bits = berth_bits_of_float(logit + 0.0f);
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-
-static inline float logit_of(uint32_t key) {
-    return berth_float_of_bits(key & 0x80000000u ? key & 0x7fffffffu : ~key);
-}
-
 // The k-th largest of at least k logits.
 static float find_kth(const float *logits, int64_t count, int64_t k) {
     uint32_t prefix = 0;
@@ -61,7 +53,7 @@ static float find_kth(const float *logits, int64_t count, int64_t k) {
     for (int shift = 24; shift >= 0; shift -= 8) {
         int64_t counts[DIGITS] = {0};
         for (int64_t i = 0; i < count; ++i) {
-            const uint32_t key = key_of(logits[i]);
+            const uint32_t key = sampling_key_of(logits[i]);
             counts[key >> shift & (DIGITS - 1)] += (key & mask) == prefix;
         }
         uint32_t digit = DIGITS - 1;
@@ -71,7 +63,7 @@ static float find_kth(const float *logits, int64_t count, int64_t k) {
         prefix |= digit << shift;
         mask |= UINT32_C(0xff) << shift;
     }
-    return logit_of(prefix);
+    return sampling_logit_of(prefix);
 }
 
 // By key, equals as they were, with as much room again behind the entries. Four rounds: the result
@@ -114,7 +106,7 @@ static void keep_p(float *logits, int64_t count, float p, entry *entries) {
     int64_t left = 0;
     for (int64_t i = 0; i < count; ++i) {
         if (logits[i] != -INFINITY) {
-            entries[left++] = (entry){key_of(logits[i]), (int32_t)i};
+            entries[left++] = (entry){sampling_key_of(logits[i]), (int32_t)i};
         }
     }
     if (left == 0) {

@@ -28,13 +28,8 @@ static inline codes_bytes codes_load_bytes(berth_code code, const uint8_t *row, 
     return bytes;
 }
 
-// Floats of which the top bits are given, times what makes up for the place of their exponent.
-static inline void codes_to_numbers(codes_bits magnitude, float factor, codes_bits sign,
-                                    codes_numbers *to) {
-    *to = (codes_numbers)((codes_bits)((codes_numbers)magnitude * factor) | sign);
-}
-
-// Eight codes from k on, which is even, as numbers: what berth_code_value says of each.
+// Eight codes from k on, which is even, as numbers: what berth_code_value says of each. Where codes
+// have an exponent, their bits go where a float's are, and the product makes up for the two biases.
 static inline void codes_load(berth_code code, const uint8_t *row, int64_t k, codes_numbers *to) {
     typedef int8_t signed_bytes __attribute__((vector_size(8)));
     const codes_bytes bytes = codes_load_bytes(code, row, k);
@@ -48,11 +43,13 @@ static inline void codes_load(berth_code code, const uint8_t *row, int64_t k, co
         *to = __builtin_convertvector((signed_bytes)bytes, codes_numbers);
         return;
     case BERTH_CODE_E2M1:
-        codes_to_numbers((bits & 7) << 22, 0x1p126f, (bits & 8) << 28, to);
+        *to = (codes_numbers)((bits & 7) << 22 | (bits & 8) << 28) * 0x1p126f;
         return;
     default: {
-        const codes_bits is_nan = (codes_bits)((bits & 0x7f) == 0x7f) & 0x7fc00000u;
-        codes_to_numbers((bits & 0x7f) << 20, 0x1p120f, (bits & 0x80) << 24 | is_nan, to);
+        const codes_bits is_nan = (codes_bits)((bits & 0x7f) == 0x7f);
+        const codes_bits aligned = (bits & 0x7f) << 20 | (bits & 0x80) << 24;
+        *to = (codes_numbers)((codes_bits)((codes_numbers)aligned * 0x1p120f) |
+                              (is_nan & 0x7fc00000u));
     }
     }
 }

@@ -3,15 +3,9 @@
 #ifndef BERTH_KERNELS_NATIVE_SAMPLING_ORDER_H
 #define BERTH_KERNELS_NATIVE_SAMPLING_ORDER_H
 
-#include <tensor.h>
+#include <sampling_key.h>
 
 #define SAMPLING_DIGITS 256
-
-// What orders as the logit does. Adding 0 makes −0 the 0 that it equals.
-static inline uint32_t sampling_key(float logit) {
-    const uint32_t bits = berth_bits_of_float(logit + 0.0f);
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
 
 // The ids of `count` logits by rising logit, or by falling; of equal ones the lower comes first.
 // Digit by digit from the last: four rounds, so the ids end where they began, not in `room`, which
@@ -27,14 +21,14 @@ static inline void sampling_sort(const float *logits, int is_falling, int64_t co
     for (int shift = 0; shift < 32; shift += 8) {
         int64_t places[SAMPLING_DIGITS + 1] = {0};
         for (int64_t i = 0; i < count; ++i) {
-            const uint32_t key = sampling_key(logits[i]) ^ turned;
+            const uint32_t key = sampling_key_of(logits[i]) ^ turned;
             ++places[(key >> shift & (SAMPLING_DIGITS - 1)) + 1];
         }
         for (int digit = 0; digit < SAMPLING_DIGITS; ++digit) {
             places[digit + 1] += places[digit];
         }
         for (int64_t i = 0; i < count; ++i) {
-            const uint32_t key = sampling_key(logits[from[i]]) ^ turned;
+            const uint32_t key = sampling_key_of(logits[from[i]]) ^ turned;
             to[places[key >> shift & (SAMPLING_DIGITS - 1)]++] = from[i];
         }
         int32_t *const swapped = from;
