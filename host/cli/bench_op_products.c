@@ -157,8 +157,18 @@ static const berth_op_case cases[] = {
         "topk_weights=f32[T,2](0,1) topk_ids=i32[T,2]<8 code=e2m1 group_shape=1,32 input=float"),
     MOE("quantized_experts", "32x2880-1-e2m1", 1, 4, 2880, 2880, // gpt-oss-20b
         "x=x[T,2880] w13_weight=u8[32,5760,1440]<256*0.125 "
-        "w13_scale=f32[32,5760,90](0.01,0.02)*0.125 w2_weight=u8[32,2880,1440]<256*0.125 "
-        "w2_scale=f32[32,2880,90](0.01,0.02)*0.125 "
+        "w13_scale=bf16[32,5760,90](0.01,0.02)*0.125 w2_weight=u8[32,2880,1440]<256*0.125 "
+        "w2_scale=bf16[32,2880,90](0.01,0.02)*0.125 "
         "topk_weights=f32[T,4](0,1) topk_ids=i32[T,4]<32 code=e2m1 group_shape=1,32 input=float"),
+    MOE("quantized_experts", "32x768-1-e4m3", 1, 8, 2048, 768, // Qwen3-30B-A3B, a fourth of it
+        "x=x[T,2048] w13_weight=f8_e4m3fn[32,1536,2048]<100*0.25 "
+        "w13_scale=f32[32,12,16](0.001,0.002)*0.25 w2_weight=f8_e4m3fn[32,2048,768]<100*0.25 "
+        "w2_scale=f32[32,16,6](0.001,0.002)*0.25 topk_weights=f32[T,8](0,1) "
+        "topk_ids=i32[T,8]<32 code=e4m3 group_shape=128,128 input=group"),
+    MOE("quantized_experts", "32x768-1-u4", 1, 8, 2048, 768,
+        "x=x[T,2048] w13_weight=u8[32,1536,1024]<256*0.25 "
+        "w13_scale=bf16[32,1536,16](0.01,0.02)*0.25 w2_weight=u8[32,2048,384]<256*0.25 "
+        "w2_scale=bf16[32,2048,6](0.01,0.02)*0.25 topk_weights=f32[T,8](0,1) "
+        "topk_ids=i32[T,8]<32 code=u4 group_shape=1,128 input=float"),
 };
 const berth_op_table berth_op_products = {cases, BERTH_COUNT(cases)};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // quantized_experts on a GPU: what its kernels share. gpu.quantized_experts takes every site; a
-// faster one brings a product of its own for many rows.
+// faster one brings products of its own.
 #ifndef BERTH_KERNELS_GPU_CODED_EXPERTS_H
 #define BERTH_KERNELS_GPU_CODED_EXPERTS_H
 
@@ -37,9 +37,12 @@ struct gpu_coded : gpu_op {
     int64_t per_token;
     int64_t experts;
     gpu_coded_stack stacks[2];
-    // The product of many rows; NULL: that of gpu.quantized_experts. `tiles`: at most as many.
+    // The products of many rows, of which there are `tiles` at most, and of few; NULL: those of
+    // gpu.quantized_experts. Weights are aligned to 16 bytes.
     berth_status (*multiply)(const gpu_coded *op, const gpu_coded_call &call,
                              const gpu_codes_product &all, unsigned tiles);
+    berth_status (*multiply_few)(const gpu_coded *op, const gpu_coded_call &call,
+                                 const gpu_codes_product &all);
 };
 
 berth_status gpu_coded_create(const berth_op_site *site, const berth_device *device,

@@ -234,9 +234,9 @@ template <typename T, typename X>
 berth_status multiply(const gpu_coded *op, const gpu_coded_call &call,
                       const gpu_codes_product &all) {
     const int64_t rows = call.choices.count;
-    const bool is_wide = all.depth % GPU_CODES_WIDE == 0 &&
-                         (all.scales.across == 1 || all.scales.columns % GPU_CODES_WIDE == 0) &&
-                         reinterpret_cast<uintptr_t>(all.weight) % 16 == 0;
+    const bool is_aligned = reinterpret_cast<uintptr_t>(all.weight) % 16 == 0;
+    const bool is_wide = is_aligned && all.depth % GPU_CODES_WIDE == 0 &&
+                         (all.scales.across == 1 || all.scales.columns % GPU_CODES_WIDE == 0);
     if (!call.is_few) {
         const unsigned down = static_cast<unsigned>(gpu_experts_tiles(rows, op->experts));
         const gpu_grid tiles = {dim3(gpu_ceil(all.outputs, GPU_TILE), down), dim3(GPU_TILE_THREADS),
@@ -245,6 +245,9 @@ berth_status multiply(const gpu_coded *op, const gpu_coded_call &call,
                    ? op->multiply(op, call, all, down)
                    : gpu_run(op, "experts of codes", tiles, gpu_codes_tiles_kernel<T, X>,
                              call.ordered, static_cast<int>(op->experts), all);
+    }
+    if (op->multiply_few && is_aligned) {
+        return op->multiply_few(op, call, all);
     }
     const gpu_grid few = {
         dim3(gpu_ceil(all.outputs, GPU_EXPERTS_WARPS), static_cast<unsigned>(rows)),
