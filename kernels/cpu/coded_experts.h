@@ -71,9 +71,14 @@ static inline berth_code coded_code(const berth_op_site *site) {
     return berth_code_of(berth_site_attribute(site, "code")->str);
 }
 
-// Whether products see floats: x as it is, or in f32 the numbers of its codes.
+// Whether products see x as it is, not codes.
 static inline int coded_has_floats(codes_rule rule) {
-    return rule == CODES_INPUT_FLOAT || rule == CODES_INPUT_NVFP4;
+    return rule == CODES_INPUT_FLOAT;
+}
+
+// Whether a row has a scale for each group of columns, else one.
+static inline int coded_has_groups(codes_rule rule) {
+    return rule == CODES_INPUT_GROUP || rule == CODES_INPUT_NVFP4;
 }
 
 // Why u8 beside floats: codes of i8 are 128 higher there.

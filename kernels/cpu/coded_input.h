@@ -72,22 +72,25 @@ static inline int64_t coded_expert(const coded_job *in, int64_t row) {
     return slice->expert;
 }
 
-// The numbers of the codes of e2m1 that the row becomes below its expert's divisor. Why by the
-// reference: of a product's work this is little.
+// The codes of e2m1 that the row becomes below its expert's divisor, as twice their numbers, which
+// are whole. Why by the reference: of a product's work this is little.
 static inline void coded_keep_nvfp4(const coded_job *in, int stack, int64_t row,
                                     const float *numbers) {
     const coded_side *side = &in->sides[stack];
     const float *divisors = berth_data(in->args->inputs[coded_places[stack].input_scale]);
     const float divisor = divisors[coded_expert(in, row)];
-    float *to = berth_row(&side->x.tensor, row);
-    for (int64_t first = 0; first < in->self->stacks[stack].product.in;
-         first += BERTH_NVFP4_GROUP) {
+    int8_t *to = berth_row(&side->x.tensor, row);
+    float *scales = berth_row(&side->scales.tensor, row);
+    for (int64_t group = 0; group < in->self->stacks[stack].product.groups; ++group) {
+        const int64_t first = group * BERTH_NVFP4_GROUP;
+        float of_group[BERTH_NVFP4_GROUP];
         float scale = 0;
-        memcpy(to + first, numbers + first, BERTH_NVFP4_GROUP * sizeof *to);
-        codes_to_e2m1(divisor, to + first, &scale);
-        for (int64_t i = first; i < first + BERTH_NVFP4_GROUP; ++i) {
-            to[i] *= scale;
+        memcpy(of_group, numbers + first, sizeof of_group);
+        codes_to_e2m1(divisor, of_group, &scale);
+        for (int64_t i = 0; i < BERTH_NVFP4_GROUP; ++i) {
+            to[first + i] = (int8_t)(2 * of_group[i]);
         }
+        scales[group] = scale / 2;
     }
 }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// x in fixed point, for products of u4 by DOT_WORDS: of each row the columns of a group are whole
-// numbers of 16 bits times a power of two, the group's own (block floating point). Their products
-// with codes are added up exactly, as integers, and sixteen codes take four instructions, where
-// floats take them one by one.
+// x in fixed point, for products of codes of four bits by DOT_WORDS: of each row the columns of a
+// group are whole numbers of 16 bits times a power of two, the group's own (block floating point).
+// Their products with codes are added up exactly, as integers, and sixteen codes take four
+// instructions, where floats take them one by one.
 //
 // What that costs: a number is off by 2^-15 of its group's largest at most, in groups of more than
-// 4,369 columns by 2^-14, and so on to 2^-12 in those of 34,952, the longest. The largest one
-// itself, rounded to bf16, is off by up to 2^-9, to f16 by 2^-12, so that a sum is as good as its
-// numbers were. Numbers below 2^-125 become 0, as in products of pairs of bf16.
+// 4,369 columns of u4 or 2,730 of e2m1 by 2^-14, and so on to 2^-12 in those of 34,952 or 21,845,
+// the longest. The largest one itself, rounded to bf16, is off by up to 2^-9, to f16 by 2^-12, so
+// that a sum is as good as its numbers were. Numbers below 2^-125 become 0, as in products of pairs
+// of bf16.
 #ifndef BERTH_KERNELS_CPU_PACKED_FIXED_H
 #define BERTH_KERNELS_CPU_PACKED_FIXED_H
 
@@ -65,7 +66,7 @@ static inline float fixed_sum(const fixed_row *of, float by) {
 static inline float fixed_scale(const packed_job *in, float largest) {
     const float at_least = largest > FIXED_SMALL ? largest : FIXED_SMALL;
     const uint32_t power = berth_bits_of_float(at_least) & 0x7f800000u;
-    const float limit = packed_fixed_limit(packed_group_columns(in->self));
+    const float limit = packed_fixed_limit(in->self->kind, packed_group_columns(in->self));
     return in->x_scales || !isfinite(largest) ? 1 : 2 * berth_float_of_bits(power) / limit;
 }
 

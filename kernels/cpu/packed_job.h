@@ -96,11 +96,11 @@ static inline int packed_product_of_floats(const packed *known, berth_cpu *cpu) 
                : product;
 }
 
-// The power of two below which whole numbers stay whose products with u4 in so many columns have a
-// sum in an integer.
-static inline float packed_fixed_limit(int64_t columns) {
+// The power of two below which whole numbers stay whose products with codes of four bits in so many
+// columns have a sum in an integer.
+static inline float packed_fixed_limit(packed_kind kind, int64_t columns) {
     float limit = 0x1p15f;
-    while (limit * 15 * (float)columns > 0x1p31f) {
+    while (limit * packed_largest(kind) * (float)columns > 0x1p31f) {
         limit /= 2;
     }
     return limit;
@@ -109,8 +109,8 @@ static inline float packed_fixed_limit(int64_t columns) {
 // Whether x loses nothing that counts in fixed point: not f32, and not down to fewer bits than f16
 // has (packed_fixed.h).
 static inline int packed_can_fix(const packed *known, berth_dtype x) {
-    return known->kind == PACKED_U4 && x != BERTH_DTYPE_F32 &&
-           packed_fixed_limit(at_most(known->group, known->in)) >= 0x1p12f;
+    return packed_is_half(known->kind) && x != BERTH_DTYPE_F32 &&
+           packed_fixed_limit(known->kind, at_most(known->group, known->in)) >= 0x1p12f;
 }
 
 // The product for what is known when x is of that dtype.

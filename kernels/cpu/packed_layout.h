@@ -6,10 +6,10 @@
 // piece, side by side, their columns in steps (what is missing of the last step and panel is code
 // 0):
 //
-//   u4                    [in / 8][64 outputs] words: column 2p at bit 4p, column 2p + 1 at bit
-//                         16 + 4p, so that a shift brings a pair to where two bf16 have it
+//   u4, e2m1              [in / 8][64 outputs] words: column 2p at bit 4p, column 2p + 1 at bit
+//                         16 + 4p, so that a shift brings a pair to where two bf16 have it; of e2m1
+//                         the codes are their numbers' places in ascending order
 //   u8, e4m3, i8 as u8    [in / 2][64 outputs][2]     of i8 128 higher
-//   e2m1                  [in / 2][64 outputs]        the even column in the lower half
 //   i8 by i8              [2][in / 4][32 outputs][4]  128 higher: unsigned, as dot_bytes wants one;
 //                         one panel behind the other, as linear has them
 //
@@ -53,11 +53,11 @@ BERTH_INLINE int packed_is_half(packed_kind kind) {
 
 // Columns of a step, and bytes of it for each output.
 BERTH_INLINE int packed_columns(packed_kind kind) {
-    return kind == PACKED_U4 ? 8 : kind == PACKED_I8 ? 4 : 2;
+    return packed_is_half(kind) ? 8 : kind == PACKED_I8 ? 4 : 2;
 }
 
 BERTH_INLINE int packed_bytes_of(packed_kind kind) {
-    return packed_columns(kind) / (packed_is_half(kind) ? 2 : 1);
+    return kind == PACKED_I8 || packed_is_half(kind) ? 4 : 2;
 }
 
 // Outputs of a step.
@@ -114,6 +114,12 @@ static inline uint32_t packed_join(uint32_t nibbles) {
     return (twos | twos >> 8) & 0xffffu;
 }
 
+// Codes of e2m1 in ascending order of their numbers: those with a sign from the largest on.
+static inline uint32_t packed_ascending(uint32_t codes) {
+    const uint32_t signs = codes & 0x88888888u;
+    return codes ^ (signs - (signs >> 3)) ^ 0x88888888u;
+}
+
 // Word `at` of the outputs to its steps.
 static inline void packed_place(const packed_source *from, const uint32_t *words, int64_t at,
                                 const packed_outputs *to, uint8_t *codes) {
@@ -124,7 +130,8 @@ static inline void packed_place(const packed_source *from, const uint32_t *words
     const int64_t end = at_most((at + 1) * of_word, steps);
     for (int64_t output = to->first; output < to->end; ++output) {
         uint32_t word = words[output - to->first] ^ from->flip;
-        if (from->kind == PACKED_U4) {
+        word = from->kind == PACKED_E2M1 ? packed_ascending(word) : word;
+        if (packed_is_half(from->kind)) {
             word = packed_join(word & 0x0f0f0f0fu) | packed_join(word >> 4 & 0x0f0f0f0fu) << 16;
         }
         for (int64_t step = at * of_word; step < end; ++step) {

@@ -44,7 +44,7 @@ static berth_status create(const berth_op_site *site, const berth_device *device
     const berth_code code = code_of(site);
     const packed known = {
         .kind = packed_kind_of(code),
-        .zero = code == BERTH_CODE_I8 ? 128 : berth_code_zero(code),
+        .zero = packed_zero_of(code),
         .out = site->inputs[WEIGHT]->dims[0].b,
         .in = width_of(site),
         .group = groups_of(site).columns,

@@ -2,8 +2,8 @@
 // The numbers that codes are for, in vectors: floats, or pairs of bf16 for their dot product.
 //
 // As pairs, u4 becomes 16 + code by a shift, u8 code − 127.5 and e4m3 its number by tables of
-// bytes; u4 by words stays what it is. Zero points are not taken off then: whoever adds the
-// products up takes off what is too much, times the sum of x.
+// bytes; codes of four bits by words stay whole numbers. Zero points are not taken off then:
+// whoever adds the products up takes off what is too much, times the sum of x.
 #ifndef BERTH_KERNELS_CPU_PACKED_NUMBER_H
 #define BERTH_KERNELS_CPU_PACKED_NUMBER_H
 
@@ -12,13 +12,23 @@
 
 #define PACKED_TABLE 256 // bytes: of the bf16 of numbers 0 to 127 the lower, then the upper halves
 
-// What the numbers below are to be multiplied by: as floats they are widened as f16, whose
-// exponents begin lower.
+// What the numbers below are to be multiplied by: those of e2m1 are doubled, so that they are
+// whole, and e4m3 as floats is widened as f16, whose exponents begin lower.
 static inline float packed_factor(packed_kind kind, int product) {
-    return product != TIMES_F32  ? 1.0f
-           : kind == PACKED_E2M1 ? 0x1p14f
-           : kind == PACKED_E4M3 ? 0x1p8f
-                                 : 1.0f;
+    return kind == PACKED_E2M1 ? 0.5f : kind == PACKED_E4M3 && product == TIMES_F32 ? 0x1p8f : 1.0f;
+}
+
+// How much more a code's number is where no zero point is given: codes of i8 are those of u8 then.
+#define PACKED_E2M1_ZERO 12
+static inline float packed_zero_of(berth_code code) {
+    return code == BERTH_CODE_I8     ? 128
+           : code == BERTH_CODE_E2M1 ? PACKED_E2M1_ZERO
+                                     : berth_code_zero(code);
+}
+
+// The largest number of a code of four bits.
+static inline float packed_largest(packed_kind kind) {
+    return kind == PACKED_E2M1 ? 2 * PACKED_E2M1_ZERO : 15;
 }
 
 // How much more they are than codes, where zero points are not taken off.
@@ -37,7 +47,7 @@ BERTH_INLINE int packed_is_fixed(packed_kind kind, int product) {
 
 // Whether zero points come off the sums, which takes those of x.
 BERTH_INLINE int packed_has_sums(packed_kind kind, int product) {
-    return kind == PACKED_I8 || (product != TIMES_F32 && (kind == PACKED_U4 || kind == PACKED_U8));
+    return kind == PACKED_I8 || (product != TIMES_F32 && kind != PACKED_E4M3);
 }
 
 // A float with this exponent is a whole number, its lowest bits: 2^23 more than a code there.
@@ -49,10 +59,6 @@ BERTH_INLINE berth_vec packed_as_f16(berth_vec_halves halves) {
     return berth_vec_load_f16((const uint16_t *)&halves);
 }
 
-BERTH_INLINE berth_vec packed_e2m1(berth_vec_halves code) {
-    return packed_as_f16((code & 7) << 9 | (code & 8) << 12);
-}
-
 BERTH_INLINE berth_vec packed_e4m3(berth_vec_halves code) {
     const berth_vec_halves magnitude = code & 0x7f;
     const berth_vec_halves is_nan = (berth_vec_halves)(magnitude == 0x7f);
@@ -60,31 +66,36 @@ BERTH_INLINE berth_vec packed_e4m3(berth_vec_halves code) {
 }
 
 // A byte of each output, as 16 bits.
-BERTH_INLINE berth_vec_halves packed_halves(packed_kind kind, const uint8_t *codes, int second) {
-    if (kind == PACKED_E2M1) {
-        berth_vec_bytes bytes;
-        memcpy(&bytes, codes, sizeof bytes);
-        const berth_vec_halves both = __builtin_convertvector(bytes, berth_vec_halves);
-        return second ? both >> 4 : both;
-    }
+BERTH_INLINE berth_vec_halves packed_halves(const uint8_t *codes, int second) {
     berth_vec_halves both;
     memcpy(&both, codes, sizeof both);
     return second ? both >> 8 : both & 0xff;
 }
 
+// The numbers of codes of four bits, one in a byte; a byte of zeros stays what it is.
+BERTH_INLINE berth_vec_bits packed_numbers_of(packed_kind kind, berth_vec_bits codes) {
+    static const uint8_t of_e2m1[] = {0, 4, 6, 8, 9, 10, 11, 12, 12, 13, 14, 15, 16, 18, 20, 24};
+    berth_vec_bits table;
+    if (kind != PACKED_E2M1) {
+        return codes;
+    }
+    for (size_t i = 0; i < sizeof table; i += sizeof of_e2m1) {
+        memcpy((char *)&table + i, of_e2m1, sizeof of_e2m1);
+    }
+    return berth_vec_pick_nibbles(table, codes);
+}
+
 // Column `column` of a step, less the zero points.
 BERTH_INLINE berth_vec packed_number(packed_kind kind, const uint8_t *codes, int column,
                                      berth_vec zeros) {
-    if (kind == PACKED_E2M1) {
-        return packed_e2m1(packed_halves(kind, codes, column));
-    }
     if (kind == PACKED_E4M3) {
-        return packed_e4m3(packed_halves(kind, codes, column));
+        return packed_e4m3(packed_halves(codes, column));
     }
+    const int bit = column / 2 * 4 + column % 2 * 16;
     const berth_vec_bits code =
-        kind == PACKED_U4
-            ? (berth_vec_bits)berth_vec_load(codes) >> (column / 2 * 4 + column % 2 * 16) & 15u
-            : berth_vec_widen(packed_halves(kind, codes, column));
+        packed_is_half(kind)
+            ? packed_numbers_of(kind, (berth_vec_bits)berth_vec_load(codes) >> bit & 15u)
+            : berth_vec_widen(packed_halves(codes, column));
     return (berth_vec)(code | (berth_vec_bits)berth_vec_of(PACKED_WHOLE)) - zeros;
 }
 
@@ -160,16 +171,16 @@ BERTH_INLINE berth_vec packed_as_numbers(int are_fixed, berth_vec sums) {
     return are_fixed ? __builtin_convertvector((berth_vec_ints)sums, berth_vec) : sums;
 }
 
-// Both codes of a pair of columns of u4; the last ones need no mask.
-BERTH_INLINE berth_vec packed_codes_of(berth_vec_bits codes, int pair) {
+// The numbers of both codes of a pair of columns; the last ones need no mask.
+BERTH_INLINE berth_vec packed_words_of(packed_kind kind, berth_vec_bits codes, int pair) {
     const berth_vec_words words = (berth_vec_words)codes >> (4 * pair);
-    return (berth_vec)(pair == 3 ? words : words & 15);
+    return (berth_vec)packed_numbers_of(kind, (berth_vec_bits)(pair == 3 ? words : words & 15));
 }
 
 // Those of two pairs, one behind the other, as bytes of i8 are to DOT_WORDS.
-BERTH_INLINE berth_vec packed_codes_of_two(const uint8_t *codes, int two) {
+BERTH_INLINE berth_vec packed_words_of_two(packed_kind kind, const uint8_t *codes, int two) {
     const berth_vec_bits words = packed_bits(codes) >> (8 * two);
-    return (berth_vec)((words & 0x000f000fu) | (words << 4 & 0x0f000f00u));
+    return (berth_vec)packed_numbers_of(kind, (words & 0x000f000fu) | (words << 4 & 0x0f000f00u));
 }
 
 // ---- groups -------------------------------------------------------------------------------------

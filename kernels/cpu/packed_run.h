@@ -87,7 +87,7 @@ static inline void packed_by_groups(const packed_job *in, const packed_groups *b
 static inline const packed_fn *packed_few_of(const packed_job *in) {
     const packed *self = in->self;
     return self->product == DOT_BF16    ? packed_dots[self->kind]
-           : self->product == DOT_WORDS ? packed_words_few
+           : self->product == DOT_WORDS ? packed_words_few[self->kind]
            : packed_by_shifts(in)       ? packed_shifts
                                         : packed_floats[self->kind];
 }

@@ -4,7 +4,7 @@
 //
 //   floats     codes become floats, less the zero point, and are multiplied as such
 //   bf16       where x is bf16 too and its dot product is fast
-//   words      u4 by x in fixed point, exact sums (packed_fixed.h)
+//   words      codes of four bits by x in fixed point, exact sums (packed_fixed.h)
 //   integers   i8 by i8, exact (packed_tiles.h)
 //
 // A few rows widen codes in registers; many once, to panels of linear: the same sums in order.
@@ -102,7 +102,7 @@ BERTH_INLINE void packed_add(packed_shape shape, packed_sums sums, packed_vector
     }
 }
 
-// Of u4 by words, vector by vector: all of a step's columns are in one.
+// Of four bits by words, vector by vector: all of a step's columns are in one.
 BERTH_INLINE void packed_add_words(packed_shape shape, packed_sums sums, const packed_chunk *of,
                                    int64_t step) {
     enum { PAIRS = 4 };
@@ -117,7 +117,7 @@ BERTH_INLINE void packed_add_words(packed_shape shape, packed_sums sums, const p
         const berth_vec_bits codes = packed_bits(packed_at(shape.kind, of, step, shape.first + i));
         BERTH_UNROLL
         for (int pair = 0; pair < PAIRS; ++pair) {
-            const berth_vec weight = packed_codes_of(codes, pair);
+            const berth_vec weight = packed_words_of(shape.kind, codes, pair);
             BERTH_UNROLL
             for (int row = 0; row < shape.rows; ++row) {
                 sums[row][i] = add_product(DOT_WORDS, sums[row][i], weight, values[row][pair]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Codes of two panels as panels that rows are multiplied by in any number (packed_rows.h): floats
-// and pairs of bf16 as linear has them, or of u4 the bytes that DOT_WORDS takes.
+// and pairs of bf16 as linear has them, or of four bits the bytes that DOT_WORDS takes.
 #ifndef BERTH_KERNELS_CPU_PACKED_WIDEN_H
 #define BERTH_KERNELS_CPU_PACKED_WIDEN_H
 
@@ -19,7 +19,7 @@ BERTH_INLINE void packed_widen_word(packed_shape all, const packed_chunk *of, be
     } else if (all.product == DOT_WORDS) {
         BERTH_UNROLL
         for (int i = 0; i < PACKED_VECTORS; ++i) {
-            weights[i] = packed_codes_of_two(packed_at(all.kind, of, step, i), word);
+            weights[i] = packed_words_of_two(all.kind, packed_at(all.kind, of, step, i), word);
         }
     } else {
         BERTH_UNROLL
@@ -94,7 +94,9 @@ static void packed_widen_pairs(packed_kind kind, const packed_chunk *of, const f
 
 static inline void packed_widen(const packed *self, const packed_chunk *chunk, const float *zeros,
                                 float *to) {
-    if (self->product == DOT_WORDS) {
+    if (self->product == DOT_WORDS && self->kind == PACKED_E2M1) {
+        packed_widen_as(PACKED_E2M1, DOT_WORDS, chunk, zeros, to);
+    } else if (self->product == DOT_WORDS) {
         packed_widen_as(PACKED_U4, DOT_WORDS, chunk, zeros, to);
     } else if (is_paired(self->product)) {
         packed_widen_pairs(self->kind, chunk, zeros, to);

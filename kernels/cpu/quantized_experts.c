@@ -18,10 +18,7 @@ static berth_status supports(const berth_op_site *site, const berth_device *devi
 
 // What numbers of the input are to the product: codes of eight bits are exact in bf16.
 static berth_dtype number_dtype(const berth_op_site *site) {
-    const codes_rule rule = codes_rule_of(site);
-    return rule == CODES_INPUT_FLOAT   ? site->inputs[CODED_X]->dtype
-           : rule == CODES_INPUT_NVFP4 ? BERTH_DTYPE_F32
-                                       : BERTH_DTYPE_BF16;
+    return coded_has_floats(codes_rule_of(site)) ? site->inputs[CODED_X]->dtype : BERTH_DTYPE_BF16;
 }
 
 static void make_stack(const berth_op_site *site, berth_cpu *cpu, int stack, coded_stack *out) {
@@ -35,7 +32,7 @@ static void make_stack(const berth_op_site *site, berth_cpu *cpu, int stack, cod
         .host = site->host,
         .cpu = cpu,
         .kind = kind,
-        .zero = code == BERTH_CODE_I8 ? 128 : berth_code_zero(code),
+        .zero = packed_zero_of(code),
         .in = coded_width(site, stack),
         .out = coded_outputs(site, stack),
         .group = coded_groups(site, stack).columns,
@@ -87,9 +84,7 @@ static int changes_x(const coded *self) {
 
 // What is multiplied: floats, or the bits of codes.
 static berth_dtype element_dtype(const coded *self) {
-    return self->rule == CODES_INPUT_FLOAT   ? self->of.dtype
-           : self->rule == CODES_INPUT_NVFP4 ? BERTH_DTYPE_F32
-                                             : BERTH_DTYPE_U8;
+    return coded_has_floats(self->rule) ? self->of.dtype : BERTH_DTYPE_U8;
 }
 
 static int64_t element_bytes(const coded *self) {
@@ -126,23 +121,20 @@ static uint64_t lay_out(const coded *self, char *memory, coded_job *job) {
     const experts *of = &self->of;
     const int64_t tokens = of->at_once;
     const int64_t rows = tokens * of->choices;
+    const int64_t rows_of_x = is_by_row(self) ? rows : tokens;
     supply from = {.memory = memory};
     job->of.token = take(&from, rows * (int64_t)sizeof(int32_t));
     job->of.weight = take(&from, rows * (int64_t)sizeof(float));
     job->of.slices = take(&from, experts_most_slices(of) * (int64_t)sizeof(experts_slice));
     job->of.counts = take(&from, of->experts * (int64_t)sizeof(int64_t));
     job->sides[0].x.tensor.data =
-        take(&from, !changes_x(self)
-                        ? 0
-                        : (is_by_row(self) ? rows : tokens) * of->hidden * element_bytes(self));
-    job->sides[1].x.tensor.data =
-        take(&from, is_by_row(self) ? rows * of->inner * element_bytes(self) : 0);
+        take(&from, changes_x(self) ? rows_of_x * of->hidden * element_bytes(self) : 0);
     job->inner.tensor.data =
         take(&from, rows * self->stacks[0].product.out * BERTH_DTYPE_BITS(of->dtype) / 8);
     for (int stack = 0; stack < 2; ++stack) {
         const packed *product = &self->stacks[stack].product;
         job->sides[stack].scales.tensor.data =
-            take(&from, (stack == 0 ? tokens : rows) * product->groups * (int64_t)sizeof(float));
+            take(&from, (stack == 0 ? rows_of_x : rows) * product->groups * (int64_t)sizeof(float));
         take_side(&from, product, rows, &job->sides[stack]);
     }
     job->scratch = take(&from, of->cpu->threads * (int64_t)panel_bytes_of(part_floats(self)));
@@ -170,28 +162,23 @@ static void set_rows(coded_rows *out, berth_dtype dtype, int64_t rows, int64_t c
     out->tensor.strides = out->strides;
 }
 
-// The tensors of the tokens at hand. A row's activation lies where w13 has put what it is of, but
-// where it would be larger than that.
+// The tensors of the tokens at hand. A row's activation lies where w13 has put what it is of.
 static void begin(coded_job *in) {
     const coded *self = in->self;
     const berth_tensor *x = in->args->inputs[CODED_X];
     const int64_t outputs = self->stacks[0].product.out;
     const int64_t bytes = BERTH_DTYPE_BITS(x->dtype) / 8;
     const berth_dtype dtype = element_dtype(self);
-    const int is_apart = is_by_row(self);
+    const int64_t rows_of_x = is_by_row(self) ? in->rows : in->of.tokens;
     coded_side *sides = in->sides;
     set_rows(&in->inner, x->dtype, in->rows, outputs, outputs);
-    set_rows(&sides[0].x, dtype, is_apart ? in->rows : in->of.tokens, self->of.hidden,
-             self->of.hidden);
-    set_rows(&sides[1].x, dtype, in->rows, self->of.inner,
-             is_apart ? self->of.inner : outputs * bytes / element_bytes(self));
-    if (!is_apart) {
-        sides[1].x.tensor.data = in->inner.tensor.data;
-    }
+    set_rows(&sides[0].x, dtype, rows_of_x, self->of.hidden, self->of.hidden);
+    set_rows(&sides[1].x, dtype, in->rows, self->of.inner, outputs * bytes / element_bytes(self));
+    sides[1].x.tensor.data = in->inner.tensor.data;
     for (int stack = 0; stack < 2; ++stack) {
-        const int64_t rows = stack == 0 ? in->of.tokens : in->rows;
+        const int64_t rows = stack == 0 ? rows_of_x : in->rows;
         const int64_t groups =
-            self->rule == CODES_INPUT_GROUP ? self->stacks[stack].product.groups : 1;
+            coded_has_groups(self->rule) ? self->stacks[stack].product.groups : 1;
         set_rows(&sides[stack].scales, BERTH_DTYPE_F32, rows, groups, groups);
     }
     if (!changes_x(self)) {

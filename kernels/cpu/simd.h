@@ -67,6 +67,8 @@
 //   add_down, add_up   the sum, rounded down and up
 //   larger_bytes    of two bytes; if_bytes: the second's where the first's are not 0, else 0
 //   are_bytes       whether all bytes of two are the same
+//   pick_nibbles    of the sixteen bytes that each quarter of a vector repeats those that the bytes
+//                   of a second one name, all below 16
 //   pick_bytes      of the bytes of two vectors, one behind the other, those that the lowest bits
 //                   of each byte of a third one name
 //

@@ -106,6 +106,8 @@ TEST(a_row_of_packed_linear_depends_on_no_other_row_and_on_no_thread) {
         "group_shape=1,-1 max=130",
         "T=%-3d x=f32[T,518] weight=u8[333,259]<256! weight_scale=f32[333,33]! code=e2m1 "
         "group_shape=1,16 max=130",
+        "T=%-3d x=bf16[T,518] weight=u8[333,259]<256! weight_scale=f32[333,17]! code=e2m1 "
+        "group_shape=1,32 max=130",
         "T=%-3d x=f32[T,517] weight=f8[333,517]! weight_scale=f32[3,5]! code=e4m3 "
         "group_shape=128,128 max=130",
     };
@@ -183,6 +185,12 @@ static void check_products(void) {
                "T=%-3d x=f16[T,518] weight=u8[101,259]<256! weight_scale=bf16[101,5]! "
                "zero_points=u8[101,5]<16! code=u4 group_shape=1,128 max=130");
     check_case(&berth_op_packed_linear,
+               "T=%-3d x=bf16[T,516] weight=u8[101,258]<256! weight_scale=bf16[101,17]! "
+               "code=e2m1 group_shape=1,32 max=130");
+    check_case(&berth_op_packed_linear,
+               "T=%-3d x=f16[T,518] weight=u8[101,259]<256! weight_scale=f32[101,1]! code=e2m1 "
+               "group_shape=1,-1 max=130");
+    check_case(&berth_op_packed_linear,
                "T=%-3d x=bf16[T,517] weight=u8[333,517]<256! weight_scale=f32[333,1]! code=u8 "
                "group_shape=1,-1 max=130");
     check_case(&berth_op_scaled_linear,
@@ -202,18 +210,30 @@ TEST(every_product_agrees_with_the_reference) {
 
 enum { LONG_COLUMNS = 17000, LONG_FEW = 2, LONG_MANY = 9 };
 
+// Codes of four bits, two of which are a byte that is as much as it can be.
+typedef struct long_codes {
+    const char *body;
+    double byte;
+    double number; // of either
+} long_codes;
+
+static const long_codes longest[] = {
+    {"T=%-3d x=bf16[T,17000] weight=u8[65,8500]<256! weight_scale=f32[65,1]! "
+     "zero_points=u8[65,1]<16! code=u4 group_shape=1,-1 max=130", 255,  15},
+    {"T=%-3d x=bf16[T,17000] weight=u8[65,8500]<256! weight_scale=f32[65,1]! code=e2m1 "
+     "group_shape=1,-1 max=130",                                  0x77, 6 },
+};
+
 // All x and codes as large as they can be: the sum of a group comes as near to the end of integers
 // as it can where x is in fixed point.
-static void check_long_group(int rows, double x, double reference) {
+static void check_long_group(const long_codes *of, int rows, double x) {
+    const double reference = x * of->number * LONG_COLUMNS;
     op_case some;
     op_results got;
-    build_rows(&some, &berth_op_packed_linear,
-               "T=%-3d x=bf16[T,17000] weight=u8[65,8500]<256! weight_scale=f32[65,1]! "
-               "zero_points=u8[65,1]<16! code=u4 group_shape=1,-1 max=130",
-               rows, NULL);
-    for (uint64_t i = 0; i < some.op->input_count; ++i) {
-        const double all[] = {x, 255, 1, 0};
-        for (int64_t j = 0; i < BERTH_COUNT(all) && j < op_tensor_count(&some.inputs[i]); ++j) {
+    build_rows(&some, &berth_op_packed_linear, of->body, rows, NULL);
+    const double all[] = {x, of->byte, 1, 0};
+    for (size_t i = 0; i < BERTH_COUNT(all) && op_tensor_is_present(&some.inputs[i]); ++i) {
+        for (int64_t j = 0; j < op_tensor_count(&some.inputs[i]); ++j) {
             op_tensor_set(&some.inputs[i], j, all[i]);
         }
     }
@@ -255,12 +275,13 @@ TEST(nan_of_a_row_in_another_order_stays_in_a_long_group) {
 }
 
 TEST(sums_of_a_long_group_do_not_overflow) {
-    for (size_t set = 0; set < op_kernel_sets(); ++set) {
-        op_kernel_use(set);
+    for (size_t i = 0; i < op_kernel_sets() * BERTH_COUNT(longest); ++i) {
+        const long_codes *of = &longest[i % BERTH_COUNT(longest)];
+        op_kernel_use(i / BERTH_COUNT(longest));
         for (int sign = -1; sign <= 1; sign += 2) {
             const double x = sign * 255.0; // eight bits, the most that bf16 has
-            check_long_group(LONG_FEW, x, x * 15 * LONG_COLUMNS);
-            check_long_group(LONG_MANY, x, x * 15 * LONG_COLUMNS);
+            check_long_group(of, LONG_FEW, x);
+            check_long_group(of, LONG_MANY, x);
         }
     }
 }

@@ -229,6 +229,10 @@ BERTH_INLINE berth_vec_words berth_vec_dot_pairs(berth_vec_bits a, berth_vec_bit
     return (berth_vec_words)_mm256_maddubs_epi16((__m256i)a, (__m256i)b);
 }
 
+BERTH_INLINE berth_vec_bits berth_vec_pick_nibbles(berth_vec_bits table, berth_vec_bits indices) {
+    return (berth_vec_bits)_mm256_shuffle_epi8((__m256i)table, (__m256i)indices);
+}
+
 // As berth_vec_add_product.
 BERTH_INLINE berth_vec_bits berth_vec_dot_words(berth_vec_bits sum, berth_vec_bits a,
                                                 berth_vec_bits b) {

@@ -226,6 +226,10 @@ BERTH_INLINE int berth_vec_has_dot_bytes(void) {
     return __builtin_cpu_supports("avx512vnni") != 0;
 }
 
+BERTH_INLINE berth_vec_bits berth_vec_pick_nibbles(berth_vec_bits table, berth_vec_bits indices) {
+    return (berth_vec_bits)_mm512_shuffle_epi8((__m512i)table, (__m512i)indices);
+}
+
 BERTH_INLINE berth_vec_bits berth_vec_pick_bytes(berth_vec_bits a, berth_vec_bits b,
                                                  berth_vec_bits indices) {
     __asm__("vpermi2b %2, %1, %0" : "+v"(indices) : "v"(a), "v"(b));

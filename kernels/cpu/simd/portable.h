@@ -133,6 +133,15 @@ BERTH_INLINE berth_vec_words berth_vec_dot_pairs(berth_vec_bits a, berth_vec_bit
     return (berth_vec_words)(even + odd);
 }
 
+BERTH_INLINE berth_vec_bits berth_vec_pick_nibbles(berth_vec_bits table, berth_vec_bits indices) {
+    typedef uint8_t bytes __attribute__((vector_size(sizeof table)));
+    bytes picked = {0};
+    for (int i = 0; i < 16; ++i) {
+        picked |= (bytes)((bytes)indices == (uint8_t)i) & ((bytes)table)[i];
+    }
+    return (berth_vec_bits)picked;
+}
+
 BERTH_INLINE berth_vec_bits berth_vec_dot_words(berth_vec_bits sum, berth_vec_bits a,
                                                 berth_vec_bits b) {
     const berth_vec_ints low = ((berth_vec_ints)a << 16 >> 16) * ((berth_vec_ints)b << 16 >> 16);
