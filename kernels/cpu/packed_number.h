@@ -177,6 +177,12 @@ BERTH_INLINE berth_vec packed_words_of(packed_kind kind, berth_vec_bits codes, i
     return (berth_vec)packed_numbers_of(kind, (berth_vec_bits)(pair == 3 ? words : words & 15));
 }
 
+// The numbers of every second pair of a step, the first or the second ones, as bytes: columns 0, 4,
+// 1 and 5, or 2, 6, 3 and 7.
+BERTH_INLINE berth_vec_bits packed_bytes_at(packed_kind kind, berth_vec_bits codes, int second) {
+    return packed_numbers_of(kind, (second ? codes >> 4 : codes) & 0x0f0f0f0fu);
+}
+
 // Those of two pairs, one behind the other, as bytes of i8 are to DOT_WORDS.
 BERTH_INLINE berth_vec packed_words_of_two(packed_kind kind, const uint8_t *codes, int two) {
     const berth_vec_bits words = packed_bits(codes) >> (8 * two);

@@ -126,10 +126,41 @@ BERTH_INLINE void packed_add_words(packed_shape shape, packed_sums sums, const p
     }
 }
 
+// Of one row, whose words lie as their upper and lower bytes (packed_split_words): products of
+// bytes by bytes, whose sums of four fit in words. Codes are widened two at a time and not one by
+// one, which is what they take longest for.
+BERTH_INLINE void packed_add_bytes(packed_shape shape, packed_sums sums, const packed_chunk *of,
+                                   int64_t step) {
+    const float *x = of->x + step * 4;
+    const berth_vec_bits upper[2] = {(berth_vec_bits)berth_vec_of_bits(x),
+                                     (berth_vec_bits)berth_vec_of_bits(x + 1)};
+    const berth_vec_bits lower[2] = {(berth_vec_bits)berth_vec_of_bits(x + 2),
+                                     (berth_vec_bits)berth_vec_of_bits(x + 3)};
+    const berth_vec_bits none = {0};
+    BERTH_UNROLL
+    for (int i = 0; i < shape.vectors; ++i) {
+        const berth_vec_bits codes = packed_bits(packed_at(shape.kind, of, step, shape.first + i));
+        const berth_vec_bits first = packed_bytes_at(shape.kind, codes, 0);
+        const berth_vec_bits second = packed_bytes_at(shape.kind, codes, 1);
+        const berth_vec_words of_upper =
+            berth_vec_dot_pairs(first, upper[0]) + berth_vec_dot_pairs(second, upper[1]);
+        const berth_vec_words of_lower =
+            berth_vec_dot_pairs(lower[0], first) + berth_vec_dot_pairs(lower[1], second);
+        const berth_vec_bits sum = berth_vec_dot_words(
+            (berth_vec_bits)sums[0][i], (berth_vec_bits)of_upper, none + 0x01000100u);
+        sums[0][i] =
+            (berth_vec)berth_vec_dot_words(sum, (berth_vec_bits)of_lower, none + 0x00010001u);
+    }
+}
+
 BERTH_INLINE void packed_add_step(packed_shape shape, packed_sums sums, const packed_chunk *of,
                                   int64_t step, packed_vectors zeros) {
     const int words = packed_columns(shape.kind) / (shape.product == DOT_BF16 ? 2 : 1);
     packed_vectors weights;
+    if (shape.product == DOT_WORDS && shape.rows == 1) {
+        packed_add_bytes(shape, sums, of, step);
+        return;
+    }
     if (shape.product == DOT_WORDS) {
         packed_add_words(shape, sums, of, step);
         return;
