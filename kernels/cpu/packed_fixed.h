@@ -101,4 +101,21 @@ static inline void fixed_load(const fixed_row *of, int64_t row, float *to) {
     }
 }
 
+// The words of one row in fixed point as packed_add_bytes takes them: of a step's columns the upper
+// bytes of 0, 4, 1 and 5, of 2, 6, 3 and 7, then the lower ones.
+static inline void fixed_split(const packed *self, float *words) {
+    enum { COLUMNS = 8 };
+    static const int columns[COLUMNS] = {0, 4, 1, 5, 2, 6, 3, 7};
+    for (int64_t step = 0; step < self->steps; ++step, words += self->step_words) {
+        uint16_t of_columns[COLUMNS];
+        uint8_t bytes[2][COLUMNS];
+        memcpy(of_columns, words, sizeof of_columns);
+        for (int i = 0; i < COLUMNS; ++i) {
+            bytes[0][i] = (uint8_t)(of_columns[columns[i]] >> 8);
+            bytes[1][i] = (uint8_t)of_columns[columns[i]];
+        }
+        memcpy(words, bytes, sizeof bytes);
+    }
+}
+
 #endif

@@ -45,6 +45,11 @@ BERTH_INLINE int packed_is_fixed(packed_kind kind, int product) {
     return product == DOT_WORDS && kind != PACKED_I8;
 }
 
+// Whether those words lie as their upper and lower bytes: of one row.
+BERTH_INLINE int packed_is_by_bytes(packed_kind kind, int product, int64_t rows) {
+    return packed_is_fixed(kind, product) && rows == 1;
+}
+
 // Whether zero points come off the sums, which takes those of x.
 BERTH_INLINE int packed_has_sums(packed_kind kind, int product) {
     return kind == PACKED_I8 || (product != TIMES_F32 && kind != PACKED_E4M3);

@@ -60,23 +60,6 @@ static inline void packed_load_words(const packed_job *in, int64_t row, int64_t 
     }
 }
 
-// The words of one row in fixed point as packed_add_bytes takes them: of a step's columns the upper
-// bytes of 0, 4, 1 and 5, of 2, 6, 3 and 7, then the lower ones.
-static inline void packed_split_words(const packed *self, float *words) {
-    enum { COLUMNS = 8 };
-    static const int columns[COLUMNS] = {0, 4, 1, 5, 2, 6, 3, 7};
-    for (int64_t step = 0; step < self->steps; ++step, words += self->step_words) {
-        uint16_t of_columns[COLUMNS];
-        uint8_t bytes[2][COLUMNS];
-        memcpy(of_columns, words, sizeof of_columns);
-        for (int i = 0; i < COLUMNS; ++i) {
-            bytes[0][i] = (uint8_t)(of_columns[columns[i]] >> 8);
-            bytes[1][i] = (uint8_t)of_columns[columns[i]];
-        }
-        memcpy(words, bytes, sizeof bytes);
-    }
-}
-
 static inline void packed_pack_block(const packed_job *in, int64_t first, int64_t end) {
     const int64_t words = packed_x_words(in->self);
     float *to = in->x + first * words;
@@ -89,8 +72,8 @@ static inline void packed_pack_block(const packed_job *in, int64_t first, int64_
         tile_pack(in->self->product, piece[0], PACKED_WORDS, count,
                   (tile_block){to + word * (end - first), end - first});
     }
-    if (in->self->is_fixed && in->rows == 1) {
-        packed_split_words(in->self, to);
+    if (packed_is_by_bytes(in->self->kind, in->self->product, in->rows)) {
+        fixed_split(in->self, to);
     }
 }
 
