@@ -487,7 +487,7 @@ berth_status start_codes(const gpu_coded *op, const gpu_coded_call &call,
 } // namespace
 
 bool cuda_experts_few_takes(const gpu_coded *op, const gpu_coded_stack &stack) {
-    constexpr int64_t MOST = 48 << 10; // of shared memory, where nothing is said
+    constexpr int64_t MOST = 46 << 10; // with the kernel's own, 48 KB, where nothing is said
     const int codes = codes_of_chunk(op->code);
     return stack.depth % codes == 0 &&
            (stack.scales.across == 1 || stack.scales.columns % codes == 0) &&
