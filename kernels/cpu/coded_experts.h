@@ -71,9 +71,9 @@ static inline berth_code coded_code(const berth_op_site *site) {
     return berth_code_of(berth_site_attribute(site, "code")->str);
 }
 
-// Whether products see x as it is, not codes.
-static inline int coded_has_floats(codes_rule rule) {
-    return rule == CODES_INPUT_FLOAT;
+// Whether x is made for every expert that a token goes to, not once for all.
+static inline int coded_is_by_row(codes_rule rule) {
+    return rule == CODES_INPUT_NVFP4;
 }
 
 // Whether a row has a scale for each group of columns, else one.
@@ -84,8 +84,8 @@ static inline int coded_has_groups(codes_rule rule) {
 // Why u8 beside floats: codes of i8 are 128 higher there.
 static inline packed_kind coded_kind(const berth_op_site *site) {
     const berth_code code = coded_code(site);
-    return code == BERTH_CODE_I8 && !coded_has_floats(codes_rule_of(site)) ? PACKED_I8
-                                                                           : packed_kind_of(code);
+    return code == BERTH_CODE_I8 && codes_rule_of(site) != CODES_INPUT_FLOAT ? PACKED_I8
+                                                                             : packed_kind_of(code);
 }
 
 static inline int64_t coded_gates(const berth_op_site *site) {

@@ -77,8 +77,8 @@ static inline void coded_begin(const coded_job *in, int stack, const experts_sli
     const coded_place *at = &coded_places[stack];
     const berth_tensor *const *inputs = in->args->inputs;
     const coded_side *side = &in->sides[stack];
-    const int is_float = coded_has_floats(in->self->rule);
-    const int is_by_token = stack == 0 && in->self->rule != CODES_INPUT_NVFP4;
+    const int is_float = in->self->rule == CODES_INPUT_FLOAT;
+    const int is_by_token = stack == 0 && !coded_is_by_row(in->self->rule);
     const int is_static = in->self->rule == CODES_INPUT_STATIC;
     const uint64_t expert = (uint64_t)slice->expert;
     out->output = in->inner.tensor;

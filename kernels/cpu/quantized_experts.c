@@ -18,7 +18,8 @@ static berth_status supports(const berth_op_site *site, const berth_device *devi
 
 // What numbers of the input are to the product: codes of eight bits are exact in bf16.
 static berth_dtype number_dtype(const berth_op_site *site) {
-    return coded_has_floats(codes_rule_of(site)) ? site->inputs[CODED_X]->dtype : BERTH_DTYPE_BF16;
+    return codes_rule_of(site) == CODES_INPUT_FLOAT ? site->inputs[CODED_X]->dtype
+                                                    : BERTH_DTYPE_BF16;
 }
 
 static void make_stack(const berth_op_site *site, berth_cpu *cpu, int stack, coded_stack *out) {
@@ -84,16 +85,11 @@ static int changes_x(const coded *self) {
 
 // What is multiplied: floats, or the bits of codes.
 static berth_dtype element_dtype(const coded *self) {
-    return coded_has_floats(self->rule) ? self->of.dtype : BERTH_DTYPE_U8;
+    return self->rule == CODES_INPUT_FLOAT ? self->of.dtype : BERTH_DTYPE_U8;
 }
 
 static int64_t element_bytes(const coded *self) {
     return BERTH_DTYPE_BITS(element_dtype(self)) / 8;
-}
-
-// Whether x is made for every expert that a token goes to.
-static int is_by_row(const coded *self) {
-    return self->rule == CODES_INPUT_NVFP4;
 }
 
 // Memory that is handed out piece by piece; NULL: only counted.
@@ -121,7 +117,7 @@ static uint64_t lay_out(const coded *self, char *memory, coded_job *job) {
     const experts *of = &self->of;
     const int64_t tokens = of->at_once;
     const int64_t rows = tokens * of->choices;
-    const int64_t rows_of_x = is_by_row(self) ? rows : tokens;
+    const int64_t rows_of_x = coded_is_by_row(self->rule) ? rows : tokens;
     supply from = {.memory = memory};
     job->of.token = take(&from, rows * (int64_t)sizeof(int32_t));
     job->of.weight = take(&from, rows * (int64_t)sizeof(float));
@@ -169,7 +165,7 @@ static void begin(coded_job *in) {
     const int64_t outputs = self->stacks[0].product.out;
     const int64_t bytes = BERTH_DTYPE_BITS(x->dtype) / 8;
     const berth_dtype dtype = element_dtype(self);
-    const int64_t rows_of_x = is_by_row(self) ? in->rows : in->of.tokens;
+    const int64_t rows_of_x = coded_is_by_row(self->rule) ? in->rows : in->of.tokens;
     coded_side *sides = in->sides;
     set_rows(&in->inner, x->dtype, in->rows, outputs, outputs);
     set_rows(&sides[0].x, dtype, rows_of_x, self->of.hidden, self->of.hidden);
@@ -195,7 +191,8 @@ static void take_part(const void *work, int64_t part, int64_t parts) {
     float *row = part_memory(in, part);
     const berth_span rows = berth_share(in->sides[0].x.shape[0], part, parts);
     for (int64_t i = rows.first; i < rows.end; ++i) {
-        const int64_t at = in->of.first_token + (is_by_row(in->self) ? in->of.token[i] : i);
+        const int64_t at =
+            in->of.first_token + (coded_is_by_row(in->self->rule) ? in->of.token[i] : i);
         berth_load(berth_row(x, at), x->dtype, 0, width, row);
         if (in->self->of.moe.is_weighted_first) {
             const float weight = berth_round_to(x->dtype, *(const float *)berth_row(weights, at));

@@ -38,6 +38,12 @@ static __device__ inline uint32_t cuda_pair(float low, float high, gpu_f16) {
     return pair;
 }
 
+// Eight floats as pairs, in their order.
+template <typename T> static __device__ inline uint4 cuda_pairs(const float *eight) {
+    return uint4{cuda_pair(eight[0], eight[1], T{}), cuda_pair(eight[2], eight[3], T{}),
+                 cuda_pair(eight[4], eight[5], T{}), cuda_pair(eight[6], eight[7], T{})};
+}
+
 // 16 bytes that are read once: they leave no trace in the first cache.
 static __device__ inline uint4 cuda_stream(const void *from) {
     uint4 value;

@@ -70,11 +70,6 @@ __device__ uint32_t place_of(int line, int piece) {
     return static_cast<uint32_t>((line * PIECES + (piece ^ (line & 7))) * 16);
 }
 
-template <typename T> __device__ uint4 eight_of(const float *numbers) {
-    return uint4{cuda_pair(numbers[0], numbers[1], T{}), cuda_pair(numbers[2], numbers[3], T{}),
-                 cuda_pair(numbers[4], numbers[5], T{}), cuda_pair(numbers[6], numbers[7], T{})};
-}
-
 // Eight elements of x as T.
 template <typename T, typename X>
 __device__ uint4 eight_of_x(const gpu_pack<typename X::element, 8> &x) {
@@ -86,7 +81,7 @@ __device__ uint4 eight_of_x(const gpu_pack<typename X::element, 8> &x) {
         for (int j = 0; j < 8; ++j) {
             numbers[j] = X::number(x.at[j]);
         }
-        return eight_of<T>(numbers);
+        return cuda_pairs<T>(numbers);
     }
 }
 
@@ -101,8 +96,8 @@ __device__ void put(const gpu_codes_product &all, const brought<typename X::elem
         gpu_codes_widen<CHUNK>(all.code, from.weights[i], from.zeros[i], numbers);
         cuda_store_shared(rows + place_of(line, piece), eight_of_x<T, X>(from.x[i][0]));
         cuda_store_shared(rows + place_of(line, piece + 1), eight_of_x<T, X>(from.x[i][1]));
-        cuda_store_shared(rows + SIDE + place_of(line, piece), eight_of<T>(numbers));
-        cuda_store_shared(rows + SIDE + place_of(line, piece + 1), eight_of<T>(numbers + 8));
+        cuda_store_shared(rows + SIDE + place_of(line, piece), cuda_pairs<T>(numbers));
+        cuda_store_shared(rows + SIDE + place_of(line, piece + 1), cuda_pairs<T>(numbers + 8));
     }
 }
 

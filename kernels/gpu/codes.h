@@ -62,6 +62,12 @@ static inline gpu_code_scales gpu_code_scales_at(gpu_code_scales scales,
     return scales;
 }
 
+// Whether a row of so many codes is made of runs of `codes`, each of one group.
+static inline bool gpu_code_scales_fit(const gpu_code_scales &scales, int64_t depth,
+                                       int64_t codes) {
+    return depth % codes == 0 && (scales.across == 1 || scales.columns % codes == 0);
+}
+
 static __device__ inline float gpu_code_scale(const gpu_code_scales &scales, int64_t output,
                                               int64_t group) {
     return gpu_load_any(scales.data, scales.dtype, output / scales.rows * scales.across + group);

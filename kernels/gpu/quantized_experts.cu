@@ -235,8 +235,7 @@ berth_status multiply(const gpu_coded *op, const gpu_coded_call &call,
                       const gpu_codes_product &all) {
     const int64_t rows = call.choices.count;
     const bool is_aligned = reinterpret_cast<uintptr_t>(all.weight) % 16 == 0;
-    const bool is_wide = is_aligned && all.depth % GPU_CODES_WIDE == 0 &&
-                         (all.scales.across == 1 || all.scales.columns % GPU_CODES_WIDE == 0);
+    const bool is_wide = is_aligned && gpu_code_scales_fit(all.scales, all.depth, GPU_CODES_WIDE);
     if (!call.is_few) {
         const unsigned down = static_cast<unsigned>(gpu_experts_tiles(rows, op->experts));
         const gpu_grid tiles = {dim3(gpu_ceil(all.outputs, GPU_TILE), down), dim3(GPU_TILE_THREADS),

@@ -170,9 +170,7 @@ __device__ float round_eight(const float *values, float factor, uint4 *pairs) {
         scaled[i] = values[i] * factor;
         sum += scaled[i];
     }
-    *pairs = {
-        cuda_pair(scaled[0], scaled[1], gpu_f16{}), cuda_pair(scaled[2], scaled[3], gpu_f16{}),
-        cuda_pair(scaled[4], scaled[5], gpu_f16{}), cuda_pair(scaled[6], scaled[7], gpu_f16{})};
+    *pairs = cuda_pairs<gpu_f16>(scaled);
     return sum;
 }
 
@@ -437,7 +435,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
 // ---- the host's side ----------------------------------------------------------------------------
 
 int codes_of_chunk(berth_code code) {
-    return code == BERTH_CODE_U4 || code == BERTH_CODE_E2M1 ? 2 * CHUNK : CHUNK;
+    return berth_code_is_half(code) ? 2 * CHUNK : CHUNK;
 }
 
 // Bytes of shared memory for a row of x.
@@ -489,8 +487,7 @@ berth_status start_codes(const gpu_coded *op, const gpu_coded_call &call,
 bool cuda_experts_few_takes(const gpu_coded *op, const gpu_coded_stack &stack) {
     constexpr int64_t MOST = 46 << 10; // with the kernel's own, 48 KB, where nothing is said
     const int codes = codes_of_chunk(op->code);
-    return stack.depth % codes == 0 &&
-           (stack.scales.across == 1 || stack.scales.columns % codes == 0) &&
+    return gpu_code_scales_fit(stack.scales, stack.depth, codes) &&
            room_of(stack.depth, codes) <= MOST;
 }
 
