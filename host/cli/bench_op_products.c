@@ -73,6 +73,10 @@ static berth_value emit_linear(berth_op_graph *graph, const berth_value *x, bert
     CODES("packed_linear", "u8", rows, n, k,                                                       \
           "x=x[T," #k "] weight=u8[" #n "," #k "]<256 weight_scale=bf16[" #n                       \
           ",1](0.01,0.02) code=u8 group_shape=1,-1")
+#define NVFP4(rows, n, k, half, groups)                                                            \
+    CODES("packed_linear", "nvfp4", rows, n, k,                                                    \
+          "x=x[T," #k "] weight=u8[" #n "," #half "]<256 weight_scale=bf16[" #n "," #groups        \
+          "](0.01,0.02) output_scale=f32[" #n "](0.5,1) code=e2m1 group_shape=1,16")
 // With what passes put before a product of a decode step.
 #define BEHIND_NORM(k) "x=x[T," #k "] norm_weight=bf16[" #k "] prologue=rms_norm "
 #define FUSED(rows, n, k)                                                                          \
@@ -118,6 +122,8 @@ static const berth_op_case cases[] = {
     FOUR_BITS(1, 14336, 4096, 2048, 128, 32),
     FOUR_BITS(8, 14336, 4096, 2048, 128, 32),
     FOUR_BITS(512, 4096, 4096, 2048, 128, 32),
+    NVFP4(1, 14336, 4096, 2048, 256),
+    NVFP4(512, 4096, 4096, 2048, 256),
     AT_WIDTHS(EIGHT_BITS),
     CONV("conv2d", "patches-14", 576, 1024, 588, 1,
          "x=x[T,3,336,336] weight=x[1024,3,14,14] stride=14"),

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// dequantize: row by row, group by group, one rounding.
+// dequantize: row by row, pieces of groups.
 #include <cpu/cpu.h>
 #include <cpu/simd.h>
 
 #include <codes.h>
 
 enum { X, SCALE };
+
+#define PIECE 256 // columns at a time
 
 static void scale_group(berth_dtype dtype, const void *codes, float by, float *y, int64_t count) {
     if (dtype == BERTH_DTYPE_I8) {
@@ -19,20 +21,47 @@ static void scale_group(berth_dtype dtype, const void *codes, float by, float *y
     }
 }
 
-static void dequantize_part(const void *work, int64_t part, int64_t parts) {
-    const berth_op_args *args = work;
+BERTH_INLINE void store_as(berth_dtype dtype, void *y, berth_span columns, const float *numbers) {
+    for (int64_t i = columns.first; i < columns.end; i += BERTH_LANES) {
+        const int64_t at = i - columns.first;
+        berth_vec_store_some(
+            y, dtype, i, columns.end,
+            berth_vec_load_some(numbers, BERTH_DTYPE_F32, at, columns.end - columns.first));
+    }
+}
+
+static void store(const berth_tensor *y, int64_t row, berth_span columns, const float *numbers) {
+    void *to = berth_row(y, row);
+    if (y->dtype == BERTH_DTYPE_F32) {
+        store_as(BERTH_DTYPE_F32, to, columns, numbers);
+    } else if (y->dtype == BERTH_DTYPE_BF16) {
+        store_as(BERTH_DTYPE_BF16, to, columns, numbers);
+    } else {
+        store_as(BERTH_DTYPE_F16, to, columns, numbers);
+    }
+}
+
+static void dequantize_row(const berth_op_args *args, int64_t row) {
     const berth_tensor *x = args->inputs[X];
     const berth_tensor *scale = args->inputs[SCALE];
     const int64_t width = berth_row_length(x);
     const int64_t group = width / berth_row_length(scale);
-    const berth_span rows = berth_share(berth_row_count(x), part, parts);
+    const uint8_t *codes = berth_row(x, row);
+    const float *by = berth_row(scale, berth_row_count(scale) == 1 ? 0 : row);
+    for (int64_t i = 0, count = 0; i < width; i += count) {
+        const int64_t left = group - i % group;
+        float numbers[PIECE];
+        count = left < PIECE ? left : PIECE;
+        scale_group(x->dtype, codes + i, by[i / group], numbers, count);
+        store(args->outputs[0], row, (berth_span){i, i + count}, numbers);
+    }
+}
+
+static void dequantize_part(const void *work, int64_t part, int64_t parts) {
+    const berth_op_args *args = work;
+    const berth_span rows = berth_share(berth_row_count(args->inputs[X]), part, parts);
     for (int64_t row = rows.first; row < rows.end; ++row) {
-        const uint8_t *codes = berth_row(x, row);
-        const float *by = berth_row(scale, berth_row_count(scale) == 1 ? 0 : row);
-        float *y = berth_row(args->outputs[0], row);
-        for (int64_t i = 0; i < width; i += group) {
-            scale_group(x->dtype, codes + i, by[i / group], y + i, group);
-        }
+        dequantize_row(args, row);
     }
 }
 
@@ -45,7 +74,7 @@ const berth_op_impl berth_kernel_dequantize = {
     .op = "dequantize",
     .name = "cpu.dequantize",
     .dispatch_key = BERTH_DISPATCH_CPU,
-    .revision = 1,
+    .revision = 2,
     .flags = BERTH_IMPL_DETERMINISTIC,
     .create = berth_instance_create,
     .forward = forward,

@@ -52,6 +52,7 @@ struct packed_job {
     const berth_tensor *x_scales; // or NULL: 1
     const berth_tensor *sum_bias; // or NULL
     const berth_tensor *bias;     // or NULL
+    const berth_tensor *factors;  // of outputs, before the bias; or NULL: 1
     int64_t first;
     int64_t rows;
     float *x;           // packed

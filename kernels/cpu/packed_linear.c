@@ -5,7 +5,7 @@
 
 #include <cpu/packed_run.h>
 
-enum { X, WEIGHT, WEIGHT_SCALE, ZERO_POINTS, PERMUTATION, BIAS };
+enum { X, WEIGHT, WEIGHT_SCALE, ZERO_POINTS, PERMUTATION, BIAS, OUTPUT_SCALE };
 
 // ---- instances ----------------------------------------------------------------------------------
 
@@ -103,6 +103,7 @@ static berth_status forward(void *state, const berth_op_args *args) {
             .scales = args->inputs[WEIGHT_SCALE],
             .zeros = args->inputs[ZERO_POINTS],
             .bias = args->inputs[BIAS],
+            .factors = args->inputs[OUTPUT_SCALE],
         },
         berth_row_count(args->inputs[X]));
     return BERTH_OK;
@@ -113,7 +114,7 @@ const berth_op_impl berth_kernel_packed_linear = {
     .op = "packed_linear",
     .name = "cpu.packed_linear",
     .dispatch_key = BERTH_DISPATCH_CPU,
-    .revision = 1,
+    .revision = 2,
     .flags = BERTH_IMPL_DETERMINISTIC,
     .supports = supports,
     .create = create,

@@ -30,20 +30,32 @@ static inline uint64_t packed_workspace(void *state, uint64_t tokens) {
 
 // ---- multiplying --------------------------------------------------------------------------------
 
+// What stands beside outputs of two panels; `otherwise` where nothing does.
+static inline void packed_load_outputs(const berth_tensor *of, berth_span outputs, float otherwise,
+                                       float *to) {
+    for (int64_t i = 0; i < PACKED_WIDTH; ++i) {
+        to[i] = otherwise;
+    }
+    if (of) {
+        berth_load(berth_data(of), of->dtype, outputs.first, outputs.end - outputs.first, to);
+    }
+}
+
 static inline void packed_store(const packed_job *in, int64_t panel, const float *totals) {
     const berth_tensor *y = in->args->outputs[0];
     const int64_t output = panel * PACKED_WIDTH;
     const int64_t count = at_most(PACKED_WIDTH, in->self->out - output);
-    float start[PACKED_WIDTH] = {0};
-    if (in->bias) {
-        berth_load(berth_data(in->bias), in->bias->dtype, output, count, start);
-    }
+    float start[PACKED_WIDTH];
+    float by[PACKED_WIDTH];
+    packed_load_outputs(in->bias, (berth_span){output, output + count}, 0, start);
+    packed_load_outputs(in->factors, (berth_span){output, output + count}, 1, by);
     for (int64_t row = 0; row < in->rows; ++row) {
         void *to = berth_row(y, in->first + row);
         for (int64_t i = 0; i < count; i += BERTH_LANES) {
             const float *sums = totals + (i / PANEL * in->rows + row) * PANEL + i % PANEL;
+            const berth_vec numbers = berth_vec_load(sums) * berth_vec_load(by + i);
             berth_vec_store_some(to, y->dtype, output + i, output + count,
-                                 berth_vec_load(sums) + berth_vec_load(start + i));
+                                 numbers + berth_vec_load(start + i));
         }
     }
 }

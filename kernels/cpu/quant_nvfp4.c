@@ -11,7 +11,7 @@
 #include <codes.h>
 #include <nvfp4.h>
 
-enum { X, GLOBAL_SCALE };
+enum { X, GLOBAL_SCALE, SCALE_DIVISOR };
 enum { Q, SCALE };
 
 #define GROUP   BERTH_NVFP4_GROUP
@@ -27,7 +27,8 @@ typedef struct piece {
     int8_t *q;
     float *scales;
     float global;
-    int is_past; // codes go past the caches
+    float divisor; // of scales
+    int is_past;   // codes go past the caches
     const struct table *codes;
 } piece;
 
@@ -262,7 +263,7 @@ BERTH_INLINE void scale_lot(berth_dtype dtype, const piece *of, lots *out, int64
                          berth_vec_all_less(largest * factors, berth_vec_of(FAST_MOST));
     berth_vec_store(out->factors[lot], factors);
     berth_vec_store(of->scales + first / GROUP,
-                    berth_vec_of(0.5f) * (locals / berth_vec_of(of->global)));
+                    berth_vec_of(0.5f) * (locals / berth_vec_of(of->divisor)));
 }
 
 BERTH_INLINE void scale_lots(berth_dtype dtype, const piece *of, lots *out) {
@@ -317,7 +318,7 @@ BERTH_INLINE void quantise_group(berth_dtype dtype, const piece *of, int64_t fir
             berth_vec_narrow_twice((berth_vec_bits)(twice + berth_vec_of(0x1.8p+23f)));
         memcpy(of->q + i, &codes, sizeof codes);
     }
-    of->scales[first / GROUP] = 0.5f * (local / of->global);
+    of->scales[first / GROUP] = 0.5f * (local / of->divisor);
 }
 
 BERTH_INLINE void quantise_row(berth_dtype dtype, const piece *all, int64_t width) {
@@ -333,6 +334,8 @@ static void quantise_part(const void *work, int64_t part, int64_t parts) {
     const berth_tensor *x = args->inputs[X];
     const int64_t width = berth_row_length(x);
     const berth_span rows = berth_share(berth_row_count(x), part, parts);
+    const float *global = berth_data(args->inputs[GLOBAL_SCALE]);
+    const berth_tensor *divisor = args->inputs[SCALE_DIVISOR];
     const table codes = make_table(x->dtype);
     for (int64_t row = rows.first; row < rows.end; ++row) {
         const piece of = {
@@ -341,7 +344,8 @@ static void quantise_part(const void *work, int64_t part, int64_t parts) {
             .ahead = berth_fetch_row_ahead(width * (BERTH_DTYPE_BITS(x->dtype) / 8)),
             .q = berth_row(args->outputs[Q], row),
             .scales = berth_row(args->outputs[SCALE], row),
-            .global = *(const float *)berth_data(args->inputs[GLOBAL_SCALE]),
+            .global = *global,
+            .divisor = divisor ? *(const float *)berth_data(divisor) : *global,
             .is_past = berth_is_past(berth_row_count(x) * width, BERTH_DTYPE_I8),
             .codes = &codes,
         };
@@ -365,7 +369,7 @@ const berth_op_impl berth_kernel_quant_nvfp4 = {
     .op = "quant_nvfp4",
     .name = "cpu.quant_nvfp4",
     .dispatch_key = BERTH_DISPATCH_CPU,
-    .revision = 1,
+    .revision = 2,
     .flags = BERTH_IMPL_DETERMINISTIC,
     .create = berth_instance_create,
     .forward = forward,

@@ -16,8 +16,8 @@ namespace {
 enum { X, WEIGHT, WEIGHT_SCALE, ZERO_POINTS, PERMUTATION, RESIDUAL, NORM_WEIGHT, BIAS };
 
 // Of packed_linear's inputs.
-constexpr uint64_t FROM[CUDA_INNER_INPUTS] = {CUDA_FROM_BEFORE, WEIGHT,      WEIGHT_SCALE,
-                                              ZERO_POINTS,      PERMUTATION, BIAS};
+constexpr uint64_t FROM[CUDA_INNER_INPUTS] = {
+    CUDA_FROM_BEFORE, WEIGHT, WEIGHT_SCALE, ZERO_POINTS, PERMUTATION, BIAS, CUDA_FROM_BEFORE};
 
 struct fused_packed : cuda_fused_op {
     gpu_code_scales scales;
@@ -82,7 +82,7 @@ berth_status run_apart(const fused_packed *op, const cuda_before &before,
     const berth_tensor *inputs[CUDA_INNER_INPUTS];
     berth_op_args product = *args;
     for (int i = 1; i < CUDA_INNER_INPUTS; ++i) {
-        inputs[i] = args->inputs[FROM[i]];
+        inputs[i] = FROM[i] == CUDA_FROM_BEFORE ? nullptr : args->inputs[FROM[i]];
     }
     inputs[0] = cuda_lay_made(&x, room, dtype, before.rows, op->width);
     product.inputs = inputs;

@@ -24,8 +24,8 @@ enum {
 };
 
 // Of scaled_linear's inputs.
-constexpr uint64_t FROM[CUDA_INNER_INPUTS] = {CUDA_FROM_BEFORE, CUDA_FROM_BEFORE, WEIGHT,
-                                              WEIGHT_SCALE,     SUM_BIAS,         BIAS};
+constexpr uint64_t FROM[CUDA_INNER_INPUTS] = {
+    CUDA_FROM_BEFORE, CUDA_FROM_BEFORE, WEIGHT, WEIGHT_SCALE, SUM_BIAS, BIAS, CUDA_FROM_BEFORE};
 constexpr uint64_t INNER_WEIGHT_SCALE = 3;
 
 struct fused_scaled : cuda_fused_op {

@@ -15,7 +15,7 @@ extern const berth_op_impl berth_kernel_packed_linear;
 
 namespace {
 
-enum { X, WEIGHT, WEIGHT_SCALE, ZERO_POINTS, PERMUTATION, BIAS };
+enum { X, WEIGHT, WEIGHT_SCALE, ZERO_POINTS, PERMUTATION, BIAS, OUTPUT_SCALE };
 
 constexpr int64_t WIDENED_BYTES = INT64_C(64) << 20; // at a time
 constexpr int BATCH_ROWS = 3 * CUDA_BATCH_ROWS;      // more cost more than widening
@@ -42,6 +42,7 @@ struct fast_packed : gpu_op {
 struct to_widen {
     const uint8_t *weight; // [outputs, gap]
     const uint8_t *zeros;  // NULL: the code's own
+    const float *factors;  // of outputs, NULL: 1
     gpu_code_scales scales;
     berth_code code;
     int is_half;
@@ -61,7 +62,8 @@ template <typename T> __global__ void widen_kernel(to_widen all, T *to) {
     }
     const int64_t output = all.first + static_cast<int>(blockIdx.y);
     const int64_t group = k / all.scales.columns;
-    const float scale = gpu_code_scale(all.scales, output, group);
+    const float factor = all.factors ? all.factors[output] : 1.0f;
+    const float scale = gpu_code_scale(all.scales, output, group) * factor;
     const float zero =
         all.zeros
             ? static_cast<float>(all.zeros[output / all.scales.rows * all.scales.across + group])
@@ -138,7 +140,8 @@ void read_site(const berth_op_site *site, fast_packed *self) {
     self->scales = gpu_code_scales_of(site, outputs, self->depth);
     self->has_permutation = site->inputs[PERMUTATION] != nullptr;
     self->max_rows = cuda_max_rows(site, X);
-    self->is_streamed = self->code == BERTH_CODE_U4 && self->depth % CUDA_CODED_GROUP == 0 &&
+    self->is_streamed = self->code == BERTH_CODE_U4 && !site->inputs[OUTPUT_SCALE] &&
+                        self->depth % CUDA_CODED_GROUP == 0 &&
                         self->scales.columns % CUDA_CODED_GROUP == 0 && self->scales.rows == 1 &&
                         site->inputs[WEIGHT_SCALE]->dtype != BERTH_DTYPE_F32;
     const int64_t bytes = outputs * self->depth * 2;
@@ -202,11 +205,13 @@ uint64_t workspace(void *self, uint64_t) {
 cuda_coded operands_of(const fast_packed *op, const berth_op_args *args) {
     const berth_tensor *scales = args->inputs[WEIGHT_SCALE];
     const berth_tensor *zeros = args->inputs[ZERO_POINTS];
+    const berth_tensor *factors = args->inputs[OUTPUT_SCALE];
     cuda_coded all =
         cuda_coded_of(args->inputs[X], args->inputs[WEIGHT], args->inputs[BIAS], args->outputs[0]);
     all.group_scales = static_cast<const uint16_t *>(berth_gpu_data(scales));
     all.scale_dtype = scales->dtype;
     all.zeros = zeros ? static_cast<const uint8_t *>(berth_gpu_data(zeros)) : nullptr;
+    all.scales = factors ? static_cast<const float *>(berth_gpu_data(factors)) : nullptr;
     all.across = static_cast<int>(op->scales.across);
     all.group = static_cast<int>(op->scales.columns);
     return all;
@@ -257,6 +262,7 @@ berth_status widen(const fast_packed *op, const cuda_coded &all, int first, int 
     to_widen with = {};
     with.weight = all.weight;
     with.zeros = all.zeros;
+    with.factors = all.scales;
     with.scales = op->scales;
     with.scales.data = all.group_scales;
     with.scales.dtype = all.scale_dtype;
@@ -349,7 +355,7 @@ const berth_op_impl berth_kernel_packed_linear_fast = {
     .op = "packed_linear",
     .name = "cuda.packed_linear",
     .dispatch_key = BERTH_DISPATCH_CUDA,
-    .revision = 1,
+    .revision = 2,
     .priority = 10,
     .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,
     .supports = supports,

@@ -36,7 +36,9 @@ berth_status forward(void *self, const berth_op_args *args) {
         x->shape[x->ndim - 1] / scale->shape[scale->ndim - 1],
         berth_tensor_row_count(scale) > 1,
     };
-    return gpu_each<uint8_t, float>(op, times, args->outputs[0]);
+    return gpu_with_type(args->outputs[0]->dtype, [&](auto type) {
+        return gpu_each<uint8_t, typename decltype(type)::type>(op, times, args->outputs[0]);
+    });
 }
 
 } // namespace
@@ -45,7 +47,7 @@ extern "C" {
 extern const berth_op_impl berth_kernel_dequantize;
 const berth_op_impl berth_kernel_dequantize = {
     BERTH_GPU_KERNEL("dequantize"),
-    .revision = 1,
+    .revision = 2,
     .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,
     .supports = supports,
     .create = gpu_create,

@@ -23,7 +23,7 @@ static __device__ inline int8_t gpu_twice_e2m1(float value) {
     return static_cast<int8_t>(value < 0 ? -twice : twice);
 }
 
-// The scale of a group; 16 codes.
+// The number of e4m3 that a group's scale begins with; 16 codes.
 static __device__ inline float gpu_nvfp4_group(const float *values, float global,
                                                gpu_pack<int8_t, BERTH_NVFP4_GROUP> *codes) {
     float largest = 0;
@@ -40,7 +40,12 @@ static __device__ inline float gpu_nvfp4_group(const float *values, float global
     for (int i = 0; i < BERTH_NVFP4_GROUP; ++i) {
         codes->at[i] = gpu_twice_e2m1(gpu_mul_rn(values[i], factor));
     }
-    return gpu_mul_rn(0.5f, gpu_div_rn(local, global));
+    return local;
+}
+
+// What codes are multiplied by.
+static __device__ inline float gpu_nvfp4_scale(float local, float divisor) {
+    return gpu_mul_rn(0.5f, gpu_div_rn(local, divisor));
 }
 
 #endif

@@ -11,7 +11,7 @@ constexpr int WARPS = 8;   // of a block, few rows
 constexpr int MAX_FEW = 4; // rows
 constexpr int WIDE = 8;    // codes that a lane takes at once
 
-enum { X, WEIGHT, WEIGHT_SCALE, ZERO_POINTS, PERMUTATION, BIAS };
+enum { X, WEIGHT, WEIGHT_SCALE, ZERO_POINTS, PERMUTATION, BIAS, OUTPUT_SCALE };
 
 struct packed : gpu_op {
     berth_code code;
@@ -28,6 +28,7 @@ struct operands {
     const int32_t *permutation; // NULL: columns are in their order
     const void *bias;           // NULL: absent
     berth_dtype bias_dtype;
+    const float *factors; // of outputs, NULL: 1
     gpu_rows y;
     int rows, outputs, depth;
 };
@@ -84,7 +85,8 @@ template <typename T> __device__ float input_at(const operands &all, int row, in
 
 template <typename T> __device__ void finish(const operands &all, int row, int output, float sum) {
     const float bias = all.bias ? gpu_load_any(all.bias, all.bias_dtype, output) : 0.0f;
-    gpu_row<T>(all.y, row)[output] = gpu_round<T>(sum + bias);
+    const float factor = all.factors ? all.factors[output] : 1.0f;
+    gpu_row<T>(all.y, row)[output] = gpu_round<T>(sum * factor + bias);
 }
 
 template <typename T, bool IS_WIDE> __global__ void few_rows_kernel(operands all) {
@@ -166,6 +168,7 @@ operands operands_of(const packed *op, const berth_op_args *args) {
     const berth_tensor *zeros = args->inputs[ZERO_POINTS];
     const berth_tensor *permutation = args->inputs[PERMUTATION];
     const berth_tensor *bias = args->inputs[BIAS];
+    const berth_tensor *factors = args->inputs[OUTPUT_SCALE];
     operands all = {};
     all.code = op->code;
     all.x = gpu_rows_of(x);
@@ -177,6 +180,7 @@ operands operands_of(const packed *op, const berth_op_args *args) {
         permutation ? static_cast<const int32_t *>(berth_gpu_data(permutation)) : nullptr;
     all.bias = bias ? berth_gpu_data(bias) : nullptr;
     all.bias_dtype = bias ? bias->dtype : BERTH_DTYPE_F32;
+    all.factors = factors ? static_cast<const float *>(berth_gpu_data(factors)) : nullptr;
     all.y = gpu_rows_of(args->outputs[0]);
     all.rows = static_cast<int>(berth_tensor_row_count(x));
     all.outputs = static_cast<int>(weight->shape[0]);
@@ -209,7 +213,7 @@ extern "C" {
 extern const berth_op_impl berth_kernel_packed_linear;
 const berth_op_impl berth_kernel_packed_linear = {
     BERTH_GPU_KERNEL("packed_linear"),
-    .revision = 1,
+    .revision = 2,
     .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,
     .supports = supports,
     .create = create,

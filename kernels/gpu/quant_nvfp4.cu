@@ -4,7 +4,7 @@
 
 namespace {
 
-enum { X, GLOBAL_SCALE };
+enum { X, GLOBAL_SCALE, SCALE_DIVISOR };
 enum { Q, SCALE };
 
 constexpr int GROUP = BERTH_NVFP4_GROUP;
@@ -15,8 +15,9 @@ struct operands {
     gpu_rows q;
     gpu_rows scales;
     const float *global;
-    int64_t groups; // of a row
-    int64_t count;  // of all
+    const float *divisor; // of scales
+    int64_t groups;       // of a row
+    int64_t count;        // of all
 };
 
 template <typename T> __global__ void quantise_kernel(operands all) {
@@ -36,7 +37,8 @@ template <typename T> __global__ void quantise_kernel(operands all) {
         values[i] = gpu_float(x[i]);
     }
     gpu_pack<int8_t, GROUP> codes;
-    gpu_row<float>(all.scales, row)[group] = gpu_nvfp4_group(values, *all.global, &codes);
+    const float local = gpu_nvfp4_group(values, *all.global, &codes);
+    gpu_row<float>(all.scales, row)[group] = gpu_nvfp4_scale(local, *all.divisor);
     gpu_store<int8_t, GROUP>(q, 0, codes);
 }
 
@@ -47,11 +49,13 @@ berth_status supports(const berth_op_site *site, const berth_device *) {
 berth_status forward(void *self, const berth_op_args *args) {
     const gpu_op *op = static_cast<const gpu_op *>(self);
     const berth_tensor *x = args->inputs[X];
+    const berth_tensor *divisor = args->inputs[SCALE_DIVISOR];
     operands all = {};
     all.x = gpu_rows_of(x);
     all.q = gpu_rows_of(args->outputs[Q]);
     all.scales = gpu_rows_of(args->outputs[SCALE]);
     all.global = static_cast<const float *>(berth_gpu_data(args->inputs[GLOBAL_SCALE]));
+    all.divisor = divisor ? static_cast<const float *>(berth_gpu_data(divisor)) : all.global;
     all.groups = x->shape[x->ndim - 1] / GROUP;
     all.count = berth_tensor_row_count(x) * all.groups;
     if (all.count == 0) {
@@ -70,7 +74,7 @@ extern "C" {
 extern const berth_op_impl berth_kernel_quant_nvfp4;
 const berth_op_impl berth_kernel_quant_nvfp4 = {
     BERTH_GPU_KERNEL("quant_nvfp4"),
-    .revision = 1,
+    .revision = 2,
     .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,
     .supports = supports,
     .create = gpu_create,

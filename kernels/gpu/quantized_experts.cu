@@ -99,7 +99,8 @@ template <typename T, typename F> __global__ void e2m1_kernel(own_x<F> formula, 
         values[i] = gpu_rounded<T>(formula.template at<T>(p, first + i));
     }
     gpu_pack<int8_t, BERTH_NVFP4_GROUP> codes;
-    all.scales[number] = gpu_nvfp4_group(values, all.divisors[expert], &codes);
+    const float divisor = all.divisors[expert];
+    all.scales[number] = gpu_nvfp4_scale(gpu_nvfp4_group(values, divisor, &codes), divisor);
     gpu_store<int8_t, BERTH_NVFP4_GROUP>(reinterpret_cast<int8_t *>(all.codes),
                                          p * all.width + first, codes);
 }

@@ -10,22 +10,9 @@
 enum { X };
 enum { DTYPE };
 
-static berth_dtype wanted(const berth_op_site *site) {
-    const char *name = site->attributes[DTYPE]->str;
-    return strcmp(name, "f32") == 0    ? BERTH_DTYPE_F32
-           : strcmp(name, "f16") == 0  ? BERTH_DTYPE_F16
-           : strcmp(name, "bf16") == 0 ? BERTH_DTYPE_BF16
-                                       : BERTH_DTYPE_NONE;
-}
-
 static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     BERTH_RULE_TRY(berth_rule_float(site, X));
-    if (wanted(site) == BERTH_DTYPE_NONE) {
-        return BERTH_RULE_ATTRIBUTE(site, DTYPE, "must be f32, f16 or bf16, is '%s'",
-                                    site->attributes[DTYPE]->str);
-    }
-    berth_rule_give(out, site->inputs[X])->dtype = wanted(site);
-    return BERTH_OK;
+    return berth_rule_dtype(site, DTYPE, &berth_rule_give(out, site->inputs[X])->dtype);
 }
 
 static berth_status reference(void *self, const berth_op_args *args) {

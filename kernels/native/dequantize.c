@@ -3,7 +3,7 @@
 //
 //   x      [..., k]  i8 or f8_e4m3fn
 //   scale  f32       one element; [..., 1] per row; [..., g] for each k / g columns
-//   y      [..., k]  f32
+//   y      [..., k]  `dtype`, f32 unless it is given; since revision 2
 //
 // For products whose other side has codes of another kind.
 #include <berth/op.h>
@@ -13,6 +13,7 @@
 #include <codes.h>
 
 enum { X, SCALE };
+enum { DTYPE };
 
 static berth_status check_scale(const berth_op_site *site, int64_t k) {
     const berth_value_type *x = site->inputs[X];
@@ -39,23 +40,27 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     }
     BERTH_RULE_TRY(berth_rule_width(site, X));
     BERTH_RULE_TRY(check_scale(site, berth_last_dim(site->inputs[X]).b));
-    berth_rule_give(out, site->inputs[X])->dtype = BERTH_DTYPE_F32;
-    return BERTH_OK;
+    berth_value_type *y = berth_rule_give(out, site->inputs[X]);
+    y->dtype = BERTH_DTYPE_F32;
+    return site->attributes[DTYPE]->kind == BERTH_ATTRIBUTE_NONE
+               ? BERTH_OK
+               : berth_rule_dtype(site, DTYPE, &y->dtype);
 }
 
 static berth_status reference(void *self, const berth_op_args *args) {
     (void)self;
     const berth_tensor *x = args->inputs[X];
     const berth_tensor *scale = args->inputs[SCALE];
+    const berth_tensor *y = args->outputs[0];
     const berth_code code = x->dtype == BERTH_DTYPE_I8 ? BERTH_CODE_I8 : BERTH_CODE_E4M3;
     const int64_t width = berth_row_length(x);
     const int64_t group = width / berth_row_length(scale);
     for (int64_t row = 0; row < berth_row_count(x); ++row) {
         const void *codes = berth_row(x, row);
         const float *of_row = berth_row(scale, berth_row_count(scale) == 1 ? 0 : row);
-        float *y = berth_row(args->outputs[0], row);
+        void *to = berth_row(y, row);
         for (int64_t i = 0; i < width; ++i) {
-            y[i] = berth_code_value(code, codes, i) * of_row[i / group];
+            berth_store_at(to, y->dtype, i, berth_code_value(code, codes, i) * of_row[i / group]);
         }
     }
     return BERTH_OK;
@@ -65,14 +70,20 @@ static const berth_op_argument *const inputs[] = {
     BERTH_INPUT("x"),
     BERTH_INPUT("scale"),
 };
+static const berth_op_attribute *const attributes[] = {
+    BERTH_LATER_ATTRIBUTE("dtype", BERTH_ATTRIBUTE_STR, 2),
+};
 
 const berth_op berth_op_dequantize = {
     .size = sizeof(berth_op),
     .name = "dequantize",
     .class_name = "Dequantize",
-    .revision = 1,
+    .revision = 2,
     .inputs = inputs,
     .input_count = sizeof inputs / sizeof inputs[0],
+    .attributes = attributes,
+    .attribute_count = sizeof attributes / sizeof attributes[0],
     .infer = infer,
     .reference = reference,
+    .compatible_revision = 1,
 };

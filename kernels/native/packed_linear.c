@@ -9,6 +9,9 @@
 //   zero_points   like weight_scale, u8: optional, of u4 and u8; else 8 and 128
 //   permutation   [k]       optional, i32: the input that column k of the weight is for
 //   bias          [n]       optional, any float dtype
+//   output_scale  [n]       optional, f32: sums are multiplied by it before the bias is added;
+//   since
+//                           revision 2
 //   y             [..., n]  x's dtype
 //
 // `code`: "u4", "u8", "e2m1", "i8" or "e4m3". `group_shape` [rows, columns] of weight_scale, −1:
@@ -18,7 +21,7 @@
 #include "codes_product.h"
 #include "codes_rules.h"
 
-enum { X, WEIGHT, WEIGHT_SCALE, ZERO_POINTS, PERMUTATION, BIAS };
+enum { X, WEIGHT, WEIGHT_SCALE, ZERO_POINTS, PERMUTATION, BIAS, OUTPUT_SCALE };
 enum { CODE, GROUP_SHAPE };
 
 static berth_status check_permutation(const berth_op_site *site, int64_t k) {
@@ -41,6 +44,8 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     BERTH_RULE_TRY(check_permutation(site, k));
     BERTH_RULE_TRY(berth_rule_float(site, BIAS));
     BERTH_RULE_TRY(codes_check_per_output(site, BIAS, n));
+    BERTH_RULE_TRY(berth_rule_f32(site, OUTPUT_SCALE));
+    BERTH_RULE_TRY(codes_check_per_output(site, OUTPUT_SCALE, n));
     berth_value_type *y = berth_rule_give(out, site->inputs[X]);
     y->dims[y->ndim - 1] = site->inputs[WEIGHT]->dims[0];
     return BERTH_OK;
@@ -84,6 +89,7 @@ static void multiply_rows(const codes_matrix *matrix, const berth_op_args *args,
                           int64_t count) {
     const berth_tensor *y = args->outputs[0];
     const berth_tensor *bias = args->inputs[BIAS];
+    const berth_tensor *factors = args->inputs[OUTPUT_SCALE];
     const int64_t width = matrix->width;
     float *weight = berth_data(args->workspace);
     float *inputs = weight + width;
@@ -92,10 +98,11 @@ static void multiply_rows(const codes_matrix *matrix, const berth_op_args *args,
     }
     for (int64_t n = 0; n < matrix->weight->shape[0]; ++n) {
         const float start = bias ? berth_load_at(berth_data(bias), bias->dtype, n) : 0;
+        const float factor = factors ? ((const float *)berth_data(factors))[n] : 1;
         widen(matrix, n, weight);
         for (int64_t row = 0; row < count; ++row) {
             const float sum = (float)codes_dot(inputs + row * width, weight, width);
-            berth_store_at(berth_row(y, first + row), y->dtype, n, sum + start);
+            berth_store_at(berth_row(y, first + row), y->dtype, n, sum * factor + start);
         }
     }
 }
@@ -130,6 +137,7 @@ static const berth_op_argument *const inputs[] = {
     BERTH_OPTIONAL_INPUT("zero_points"),
     BERTH_OPTIONAL_INPUT("permutation"),
     BERTH_OPTIONAL_INPUT("bias"),
+    BERTH_LATER_INPUT("output_scale", 2),
 };
 static const berth_op_attribute *const attributes[] = {
     BERTH_REQUIRED_ATTRIBUTE("code", BERTH_ATTRIBUTE_STR),
@@ -140,7 +148,7 @@ const berth_op berth_op_packed_linear = {
     .size = sizeof(berth_op),
     .name = "packed_linear",
     .class_name = "PackedLinear",
-    .revision = 1,
+    .revision = 2,
     .inputs = inputs,
     .input_count = sizeof inputs / sizeof inputs[0],
     .attributes = attributes,
@@ -148,4 +156,5 @@ const berth_op berth_op_packed_linear = {
     .infer = infer,
     .reference = reference,
     .reference_workspace = reference_workspace,
+    .compatible_revision = 1,
 };

@@ -153,6 +153,19 @@ static inline berth_status berth_rule_same_shape(const berth_op_site *site, uint
         }                                                                                          \
     } while (0)
 
+// The float dtype that an attribute names.
+static inline berth_status berth_rule_dtype(const berth_op_site *site, uint64_t attribute,
+                                            berth_dtype *out) {
+    const char *name = site->attributes[attribute]->str;
+    *out = strcmp(name, "f32") == 0    ? BERTH_DTYPE_F32
+           : strcmp(name, "f16") == 0  ? BERTH_DTYPE_F16
+           : strcmp(name, "bf16") == 0 ? BERTH_DTYPE_BF16
+                                       : BERTH_DTYPE_NONE;
+    return *out != BERTH_DTYPE_NONE
+               ? BERTH_OK
+               : BERTH_RULE_ATTRIBUTE(site, attribute, "must be f32, f16 or bf16, is '%s'", name);
+}
+
 // Appends an output of the input's type, to be changed by the caller where it differs.
 static inline berth_value_type *berth_rule_give(berth_op_result *out, const berth_value_type *as) {
     berth_value_type *type = out->types[out->count++];

@@ -20,13 +20,6 @@
 enum { X, X_SCALE, WEIGHT, WEIGHT_SCALE, SUM_BIAS, BIAS };
 enum { GROUP_SHAPE, DTYPE };
 
-static berth_dtype dtype_of(const char *name) {
-    return strcmp(name, "f32") == 0    ? BERTH_DTYPE_F32
-           : strcmp(name, "bf16") == 0 ? BERTH_DTYPE_BF16
-           : strcmp(name, "f16") == 0  ? BERTH_DTYPE_F16
-                                       : BERTH_DTYPE_NONE;
-}
-
 static berth_status check_x_scale(const berth_op_site *site, int64_t groups) {
     const berth_value_type *x = site->inputs[X];
     const berth_value_type *scale = site->inputs[X_SCALE];
@@ -75,12 +68,8 @@ static berth_status infer(const berth_op_site *site, berth_op_result *out) {
     BERTH_RULE_TRY(berth_rule_float(site, BIAS));
     BERTH_RULE_TRY(codes_check_per_output(site, BIAS, n));
     berth_value_type *y = berth_rule_give(out, site->inputs[X]);
-    y->dtype = dtype_of(site->attributes[DTYPE]->str);
     y->dims[y->ndim - 1] = site->inputs[WEIGHT]->dims[0];
-    return y->dtype != BERTH_DTYPE_NONE
-               ? BERTH_OK
-               : BERTH_RULE_ATTRIBUTE(site, DTYPE, "must be f32, f16 or bf16, is '%s'",
-                                      site->attributes[DTYPE]->str);
+    return berth_rule_dtype(site, DTYPE, &y->dtype);
 }
 
 // ---- reference ----------------------------------------------------------------------------------

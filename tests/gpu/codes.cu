@@ -189,9 +189,9 @@ struct product {
         };
         const berth_value_type *scaled[] = {&types[0], &types[1], &types[2],
                                             &types[3], nullptr,   nullptr};
-        const berth_value_type *packed[] = {&types[0], &types[2],
-                                            &types[3], of == U4_ZEROS ? &types[4] : nullptr,
-                                            nullptr,   nullptr};
+        const berth_value_type *packed[] = {
+            &types[0], &types[2], &types[3], of == U4_ZEROS ? &types[4] : nullptr,
+            nullptr,   nullptr,   nullptr};
         const int64_t group_shape[] = {1, is_scaled ? -1 : 128};
         berth_attribute attributes[3] = {};
         const berth_attribute *pointers[] = {&attributes[0], &attributes[1], &attributes[2]};
@@ -213,7 +213,7 @@ struct product {
         site.op = &op;
         site.layer = "bench";
         site.inputs = is_scaled ? scaled : packed;
-        site.input_count = 6;
+        site.input_count = is_scaled ? 6 : 7;
         site.attributes = pointers;
         site.attribute_count = 3;
         site.parameter_mask = 0x3e;
@@ -259,8 +259,8 @@ struct product {
         const berth_tensor *s = is_fast ? &own_scale.at : &scale.at;
         const berth_tensor *z = is_fast ? &own_zeros.at : &zeros.at;
         const berth_tensor *scaled[] = {&x->at, &x_scale->at, w, s, nullptr, nullptr};
-        const berth_tensor *packed[] = {&x->at,  w,      s, of == U4_ZEROS ? z : nullptr,
-                                        nullptr, nullptr};
+        const berth_tensor *packed[] = {&x->at,  w,       s,      of == U4_ZEROS ? z : nullptr,
+                                        nullptr, nullptr, nullptr};
         berth_tensor *outputs[] = {&y->at};
         berth_op_args args = {};
         args.inputs = is_scaled ? scaled : packed;

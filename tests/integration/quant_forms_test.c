@@ -16,7 +16,7 @@
 static const char *const names[] = {
     "awq-quantize-config", "compression-config", "fused-on-disk-act", "gptq-experts-act",
     "gptq-zero-biases",    "latent-awq",         "latent-gptq-act",   "modelopt-fp8",
-    "modelopt-nvfp4-file", "nvfp4-experts",      "text-config",
+    "modelopt-nvfp4-file", "nvfp4-experts",      "nvfp4-weights",     "text-config",
 };
 
 static void eval(program *p, const char *model, const char *platform, const char *dtype) {

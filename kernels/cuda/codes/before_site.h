@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#define CUDA_INNER_INPUTS 6 // of scaled_linear and of packed_linear
+#define CUDA_INNER_INPUTS 7 // of packed_linear; scaled_linear has fewer
 
 // The site of the product alone. It points into itself, and at the op's site.
 struct cuda_inner_site {

@@ -22,7 +22,7 @@ struct cuda_coded {
     int rows, outputs, bytes; // bytes: of a row of the weight
 
     // Codes of 8 bits: a scale for every output, one for every row or all of them, and what is
-    // added to sums of products, of i8 only.
+    // added to sums of products, of i8 only. Of packed_linear the first alone, NULL: 1.
     const float *scales;
     const float *x_scales;
     int x_scale_gap; // 1, or 0: one for all

@@ -87,6 +87,21 @@ static const fused_op *find_fused(const chain *of) {
     return NULL;
 }
 
+// Whether the fused op has a place for every input of the product; x_scale is the quantizer's.
+static int has_places(const chain *of, const fused_op *fused) {
+    const berth_op *op = of->match->sites[of->product]->op;
+    int has_all = 1;
+    for (uint64_t i = 0; i < op->input_count; ++i) {
+        const char *name = op->inputs[i]->name;
+        int has_place = strcmp(name, "x_scale") == 0 || !is_given(of, of->product, name);
+        for (uint64_t k = 0; k < BERTH_MAX_INPUTS && fused->inputs[k]; ++k) {
+            has_place |= strcmp(fused->inputs[k], name) == 0;
+        }
+        has_all &= has_place;
+    }
+    return has_all;
+}
+
 // Which link has the input, and under which name; every other input is the product's.
 typedef struct origin {
     const char *input;
@@ -165,7 +180,7 @@ static void emit(const chain *of, const fused_op *fused, berth_builder *builder)
 berth_status berth_fuse_product(const berth_pass_match *match, berth_builder *builder) {
     const chain of = read_chain(match);
     const fused_op *fused = find_fused(&of);
-    if (!fused || (of.norm != NONE && !is_plain_norm(&of)) ||
+    if (!fused || !has_places(&of, fused) || (of.norm != NONE && !is_plain_norm(&of)) ||
         (of.quantizer != NONE && !is_plain_quantizer(&of))) {
         return BERTH_NOT_FOUND;
     }

@@ -3,12 +3,14 @@
 // a divisor or a multiplier. Output: its parameters and nodes. Codes stay as they are stored,
 // scales become bf16, which holds them exactly, and the global ones are one factor per output:
 // nothing is widened that a step has to read. Inputs are quantized and multiplied as the numbers
-// that their codes are. Scales of experts are floats with the global one in them.
+// that their codes are: a code by its scale of e4m3 has six bits, so activations of any type have
+// it, and what of their divisor is no power of two is in the outputs' factors. Scales of experts
+// are floats with the global one in them.
 #include "forms.h"
 
 #include <math.h>
 
-enum { WEIGHT, SCALE, FACTOR, INPUT_GLOBAL, BIAS };
+enum { WEIGHT, SCALE, FACTOR, INPUT_GLOBAL, INPUT_POWER, BIAS };
 
 #define GROUP 16
 
@@ -59,18 +61,6 @@ static berth_value declare_scales(berth_builder *builder, const berth_linear *li
     return berth_quant_made(builder, linear, "weight_scale_of_groups", dtype, made);
 }
 
-// What is added before the outputs' factors.
-static berth_value declare_bias(berth_builder *builder, const berth_linear *linear) {
-    int64_t shape[BERTH_QUANT_DIMS];
-    if (!linear->has_bias) {
-        return BERTH_VALUE_NONE;
-    }
-    berth_parameter bias = describe(builder, linear, "bias", shape);
-    berth_quant_per_output(&bias);
-    (void)builder->parameter(builder, &bias);
-    return berth_quant_made_vector(builder, linear, "bias_of_sums", "f32", linear->output_size);
-}
-
 static int is_weight_only(const berth_linear *linear) {
     return linear->quant->notes[BERTH_NVFP4_IS_WEIGHT_ONLY] != 0;
 }
@@ -110,7 +100,11 @@ static void create_weights(berth_builder *builder, const berth_linear *linear,
     weights[FACTOR] =
         berth_quant_made_vector(builder, linear, "output_factors", "f32", linear->output_size);
     declare_input(builder, linear, weights);
-    weights[BIAS] = declare_bias(builder, linear);
+    if (!is_weight_only(linear)) {
+        weights[INPUT_POWER] =
+            berth_quant_made_vector(builder, linear, "input_global_scale_power", "f32", 1);
+    }
+    weights[BIAS] = berth_quant_bias(builder, linear);
 }
 
 static float global_of(const berth_linear *linear, const float *globals, int64_t n) {
@@ -122,16 +116,11 @@ static float global_of(const berth_linear *linear, const float *globals, int64_t
     return globals[shard];
 }
 
-// What the codes and scales of an output are multiplied by, and divided.
+// What the codes and scales of an output are multiplied by.
 static float factor_of(const berth_linear *linear, const float *globals, int64_t n) {
     const float global = global_of(linear, globals, n);
     return has_multipliers(linear) ? global : 1.0f / global;
 }
-static float divisor_of(const berth_linear *linear, const float *globals, int64_t n) {
-    const float global = global_of(linear, globals, n);
-    return has_multipliers(linear) ? 1.0f / global : global;
-}
-
 // The upper half of a float is a bf16, and a number of e4m3 has nothing in the lower one.
 static void widen_scales(const berth_tensor *local, const berth_tensor *to) {
     const int64_t count = to->shape[0] * to->shape[1];
@@ -175,9 +164,17 @@ static void choose_input(const berth_linear *linear, const berth_tensor *globals
     }
 }
 
+// The power of two with which a divisor begins.
+static float power_of(float divisor) {
+    int exponent = 0;
+    (void)frexpf(divisor, &exponent);
+    return ldexpf(1.0f, exponent - 1);
+}
+
 static berth_status process(const berth_host *host, const berth_linear *linear,
                             const berth_tensor *const *stored, const berth_tensor *const *made) {
     (void)host;
+    float of_input = 1;
     if (linear->stack_size > 0) {
         scale_stack(linear, stored, made[0]);
         if (!is_weight_only(linear)) {
@@ -185,56 +182,41 @@ static berth_status process(const berth_host *host, const berth_linear *linear,
         }
         return BERTH_OK;
     }
-    const float *globals = stored[1]->data;
-    float *factors = made[1]->data;
     widen_scales(stored[0], made[0]);
-    for (int64_t n = 0; n < linear->output_size; ++n) {
-        factors[n] = factor_of(linear, globals, n);
-    }
-    stored += 2;
-    made += 2;
     if (!is_weight_only(linear)) {
-        choose_input(linear, *stored++, *made++);
+        choose_input(linear, stored[2], made[2]);
+        const float divisor = *(const float *)made[2]->data;
+        const float power = power_of(divisor);
+        *(float *)made[3]->data = power;
+        of_input = power / divisor;
     }
-    if (linear->has_bias) {
-        const float *bias = (*stored)->data;
-        for (int64_t n = 0; n < linear->output_size; ++n) {
-            ((float *)(*made)->data)[n] = bias[n] * divisor_of(linear, globals, n);
-        }
+    for (int64_t n = 0; n < linear->output_size; ++n) {
+        ((float *)made[1]->data)[n] = factor_of(linear, stored[1]->data, n) * of_input;
     }
     return BERTH_OK;
 }
 
-// x as floats of 32 bits, rounded to what its codes are unless only the weight is quantized.
+// x rounded to what its codes are, but for a factor.
 static berth_value numbers_of(berth_builder *builder, const berth_linear *linear,
                               const berth_value *weights, berth_value x) {
     berth_value q[2] = {BERTH_VALUE_NONE, BERTH_VALUE_NONE};
-    if (!is_weight_only(linear)) {
-        (void)BERTH_EMIT(builder, "quant_nvfp4", .prefix = linear->prefix,
-                         BERTH_INPUTS(x, weights[INPUT_GLOBAL]), BERTH_OUTPUTS(q));
-        return BERTH_EMIT(builder, "dequantize", .prefix = linear->prefix,
-                          BERTH_INPUTS(q[0], q[1]));
-    }
-    return strcmp(builder->activation_dtype, "f32") == 0
-               ? x
-               : BERTH_EMIT(builder, "cast", .prefix = linear->prefix, BERTH_INPUTS(x),
-                            BERTH_ATTRIBUTES(BERTH_TEXT("dtype", "f32")));
+    (void)BERTH_EMIT(builder, "quant_nvfp4", .prefix = linear->prefix,
+                     BERTH_INPUTS(x, weights[INPUT_GLOBAL], weights[INPUT_POWER]),
+                     BERTH_OUTPUTS(q));
+    return BERTH_EMIT(builder, "dequantize", .prefix = linear->prefix, BERTH_INPUTS(q[0], q[1]),
+                      BERTH_ATTRIBUTES(BERTH_TEXT("dtype", builder->activation_dtype)));
 }
 
 static berth_value apply(berth_builder *builder, const berth_linear *linear,
                          const berth_value *weights, berth_value x) {
     static const int64_t groups[] = {1, GROUP};
-    const berth_value sums = BERTH_EMIT(
+    const berth_value numbers =
+        is_weight_only(linear) ? x : numbers_of(builder, linear, weights, x);
+    return BERTH_EMIT(
         builder, "packed_linear", .prefix = linear->prefix,
-        BERTH_INPUTS(numbers_of(builder, linear, weights, x), weights[WEIGHT], weights[SCALE],
-                     BERTH_VALUE_NONE, BERTH_VALUE_NONE, weights[BIAS]),
+        BERTH_INPUTS(numbers, weights[WEIGHT], weights[SCALE], BERTH_VALUE_NONE, BERTH_VALUE_NONE,
+                     weights[BIAS], weights[FACTOR]),
         BERTH_ATTRIBUTES(BERTH_TEXT("code", "e2m1"), BERTH_I64S("group_shape", groups, 2)));
-    const berth_value y = BERTH_EMIT(builder, "scale_columns", .prefix = linear->prefix,
-                                     BERTH_INPUTS(sums, weights[FACTOR]));
-    return strcmp(builder->activation_dtype, "f32") == 0
-               ? y
-               : BERTH_EMIT(builder, "cast", .prefix = linear->prefix, BERTH_INPUTS(y),
-                            BERTH_ATTRIBUTES(BERTH_TEXT("dtype", builder->activation_dtype)));
 }
 
 static berth_quant_stack stack_of(const berth_value *weights) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// core-quant's nvfp4 for the experts of a mixture: which it takes, and that every expert and shard
-// is scaled by its own global scale, which is a divisor.
+// core-quant's nvfp4: for the experts of a mixture which it takes, and that every expert and shard
+// is scaled by its own global scale, which is a divisor; for a layer what its outputs' factors are.
 #include <assert.h>
 #include <string.h>
 
@@ -130,4 +130,40 @@ TEST(experts_whose_inputs_are_nvfp4_have_a_divisor_each) {
     CHECK_NEAR(inputs[0], 3, 0);
     CHECK_NEAR(inputs[1], 5, 0);
     close_stack(&of);
+}
+
+// What is left of the divisors, each shard's and the smallest one of the inputs.
+TEST(a_layer_in_nvfp4_has_factors_of_its_outputs) {
+    static const float divisors[] = {3, 7};
+    static const float of_inputs[] = {300, 11};
+    uint8_t local[ROWS * GROUPS] = {0};
+    uint16_t scales[ROWS * GROUPS];
+    float factors[ROWS] = {0};
+    float input = 0;
+    float power = 0;
+    const int64_t shape[] = {ROWS, GROUPS};
+    const berth_tensor from = {.size = sizeof from, .data = local};
+    const berth_tensor globals = {.size = sizeof globals, .data = (void *)(uintptr_t)divisors};
+    const berth_tensor inputs = {.size = sizeof inputs, .data = (void *)(uintptr_t)of_inputs};
+    const berth_tensor to = {.size = sizeof to, .data = scales, .shape = shape};
+    const berth_tensor of_outputs = {.size = sizeof of_outputs, .data = factors};
+    const berth_tensor smallest = {.size = sizeof smallest, .data = &input};
+    const berth_tensor below = {.size = sizeof below, .data = &power};
+    const berth_tensor *const stored[] = {&from, &globals, &inputs, NULL};
+    const berth_tensor *const made[] = {&to, &of_outputs, &smallest, &below, NULL};
+    static const char *const forms[] = {CHECKPOINT(""),
+                                        CHECKPOINT(", \"input_activations\": " WEIGHTS)};
+    for (int has_inputs = 0; has_inputs < 2; ++has_inputs) {
+        stack of;
+        open_stack(&of, forms[has_inputs]);
+        of.linear.stack_size = 0;
+        CHECK_OK(of.method->process_weights_after_loading(of.host, &of.linear, stored, made));
+        for (int64_t n = 0; n < ROWS; ++n) {
+            const float divisor = divisors[n < 2 ? 0 : 1];
+            CHECK_NEAR(factors[n], (has_inputs ? 8.0 / 11 : 1.0) / divisor, 1e-7);
+        }
+        close_stack(&of);
+    }
+    CHECK_NEAR(input, 11, 0);
+    CHECK_NEAR(power, 8, 0);
 }
