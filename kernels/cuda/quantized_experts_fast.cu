@@ -2,7 +2,7 @@
 // quantized_experts on CUDA's tensor cores, 16-bit types. Few rows are codes/experts_few.cu's. Of
 // many a block has 64 by 64 outputs of an expert; codes of both sides become numbers of x's type,
 // exactly, on their way to shared memory, and sums of a group are scaled in f32. All else is
-// gpu.quantized_experts'.
+// gpu.quantized_experts', few rows below compute capability 9, too.
 #include <cuda/codes/experts_few.h>
 #include <cuda/mma.h>
 #include <cuda/pieces.h>
@@ -266,7 +266,8 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
     const berth_status status = gpu_coded_create(site, device, out_self);
     gpu_coded *self = static_cast<gpu_coded *>(*out_self);
     if (status == BERTH_OK && self->kind != GPU_CODES_NVFP4) {
-        const bool takes_few = cuda_experts_few_takes(self, self->stacks[0]) &&
+        const bool takes_few = self->gpu->overlaps[self->device] &&
+                               cuda_experts_few_takes(self, self->stacks[0]) &&
                                cuda_experts_few_takes(self, self->stacks[1]);
         self->multiply = multiply_many;
         self->multiply_few = takes_few ? cuda_experts_few : nullptr;

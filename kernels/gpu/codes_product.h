@@ -76,7 +76,8 @@ static __device__ inline const uint8_t *gpu_codes_row(const gpu_codes_product &a
 // Which scale and zero point are meant.
 static __device__ inline int64_t gpu_codes_group(const gpu_codes_product &all, int expert,
                                                  int output, int group) {
-    const int64_t row = expert * all.down + output / static_cast<int>(all.scales.rows);
+    const int down = static_cast<int>(all.scales.rows); // a division takes as long as a load
+    const int64_t row = expert * all.down + (down == 1 ? output : output / down);
     return row * all.scales.across + group;
 }
 

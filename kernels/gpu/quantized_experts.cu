@@ -200,6 +200,12 @@ berth_status give(const gpu_coded *op, const berth_op_args *args, const gpu_code
     return gpu_codes_input_run<T>(op, formula, shape[0], all);
 }
 
+// Whether the first product of few rows has x itself.
+bool is_plain_x(const gpu_coded *op, const berth_op_args *args, const gpu_coded_call &call) {
+    return call.is_few && op->kind == GPU_CODES_FLOAT && !op->stacks[0].is_own &&
+           !op->moe.is_weighted_first && gpu_is_aligned(gpu_rows_of(args->inputs[X]));
+}
+
 gpu_codes_product product_of(const gpu_coded *op, const berth_op_args *args,
                              const gpu_coded_call &call, int which) {
     const stack_inputs &at = STACKS[which];
@@ -218,7 +224,9 @@ gpu_codes_product product_of(const gpu_coded *op, const berth_op_args *args,
     all.zeros = zeros ? static_cast<const uint8_t *>(berth_gpu_data(zeros)) : nullptr;
     all.bias = bias ? berth_gpu_data(bias) : nullptr;
     all.bias_dtype = bias ? bias->dtype : BERTH_DTYPE_F32;
-    all.x = gpu_rows{call.numbers[which], 1, of.depth * bytes, 0};
+    all.x = which == 0 && is_plain_x(op, args, call)
+                ? gpu_rows_of(args->inputs[X])
+                : gpu_rows{call.numbers[which], 1, of.depth * bytes, 0};
     all.rows_per_x = which == 0 && !of.is_own ? call.choices.per_token : 1;
     all.x_scales = op->kind == GPU_CODES_FLOAT ? nullptr
                    : given                     ? static_cast<const float *>(berth_gpu_data(given))
@@ -277,7 +285,8 @@ berth_status run(const gpu_coded *op, const berth_op_args *args, const gpu_coded
     const gpu_expert_sum sum = {call.choices, call.inner, op->stacks[1].outputs, is_first};
     berth_status status =
         call.is_few ? BERTH_OK : gpu_experts_order(op, call.choices, call.ordered);
-    status = status == BERTH_OK ? give<T>(op, args, call, 0, x) : status;
+    status =
+        status == BERTH_OK && !is_plain_x(op, args, call) ? give<T>(op, args, call, 0, x) : status;
     status = status == BERTH_OK ? multiply<T>(op, args, call, 0) : status;
     status = status == BERTH_OK ? give<T>(op, args, call, 1, activation) : status;
     status = status == BERTH_OK ? multiply<T>(op, args, call, 1) : status;

@@ -82,6 +82,6 @@ grep -a -e '^element' -e '^\[  FAILED' -e '^\[  [A-Z]*  *\] [0-9]' "$gpu/cases" 
 tools/compare-widths against "$gpu/widths" "$platform" || bad=1
 echo
 column -t -s '|' "$table" 2>/dev/null || awk -F '|' '{
-    printf "%-16s%-13s%-8s%-21s%-14s%s\n", $1, $2, $3, $4, $5, $6
+    printf "%-24s%-13s%-8s%-21s%-14s%s\n", $1, $2, $3, $4, $5, $6
 }' "$table"
 exit $bad
