@@ -65,6 +65,11 @@ static berth_value emit_linear(berth_op_graph *graph, const berth_value *x, bert
     CODES("scaled_linear", "fp8", rows, n, k,                                                      \
           "x=f8_e4m3fn[T," #k "]<100 x_scale=f32[T,1](0.01,0.02) weight=f8_e4m3fn[" #n "," #k      \
           "]<100 weight_scale=bf16[" #n ",1](0.01,0.02) group_shape=1,-1 dtype=f32")
+#define FP8_BLOCKS(rows, n, k, down, across)                                                       \
+    CODES("scaled_linear", "fp8-blocks", rows, n, k,                                               \
+          "x=f8_e4m3fn[T," #k "]<100 x_scale=f32[T," #across "](0.01,0.02) weight=f8_e4m3fn[" #n   \
+          "," #k "]<100 weight_scale=f32[" #down "," #across                                       \
+          "](0.01,0.02) group_shape=128,128 dtype=bf16")
 #define FOUR_BITS(rows, n, k, half, group, groups)                                                 \
     CODES("packed_linear", "u4g" #group, rows, n, k,                                               \
           "x=x[T," #k "] weight=u8[" #n "," #half "]<256 weight_scale=bf16[" #n "," #groups        \
@@ -112,6 +117,9 @@ static const berth_op_case cases[] = {
     INT8(512, 14336, 4096),
     INT8(512, 4096, 14336),
     AT_WIDTHS(FP8),
+    FP8_BLOCKS(1, 14336, 4096, 112, 32),
+    FP8_BLOCKS(8, 14336, 4096, 112, 32),
+    FP8_BLOCKS(512, 4096, 4096, 32, 32),
     FUSED(1, 14336, 4096),
     GATED(1, 28672, 4096),
     FUSED_FP8(1, 14336, 4096),

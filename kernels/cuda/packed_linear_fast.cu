@@ -3,9 +3,11 @@
 // a multiple of 128 and very few rows: the kernel that streams them. Some rows: that of
 // batch_packed.cu, 64 at a time, for which x is put into another order. More rows: weights become
 // numbers of 16 bits, some outputs at a time, which cuBLASLt multiplies. Inputs in an order of
-// their own are put into the weight's first. Few rows of other codes are left to gpu.packed_linear,
-// as is all that this does not take.
+// their own are put into the weight's first. Few rows of other codes and groups are few_codes.cu's,
+// or gpu.packed_linear's, as is all that this does not take.
+#include <cuda/codes/few_codes.h>
 #include <cuda/codes/packed.h>
+#include <cuda/codes/widen.h>
 #include <cuda/product/product.h>
 #include <gpu/codes.h>
 
@@ -17,12 +19,10 @@ namespace {
 
 enum { X, WEIGHT, WEIGHT_SCALE, ZERO_POINTS, PERMUTATION, BIAS, OUTPUT_SCALE };
 
-constexpr int64_t WIDENED_BYTES = INT64_C(64) << 20; // at a time
-constexpr int BATCH_ROWS = 3 * CUDA_BATCH_ROWS;      // more cost more than widening
-constexpr int FEW_ROWS = 4;                          // of a batch there are more
-constexpr int PLAIN_ROWS = 4;                        // at most, of gpu.packed_linear
+constexpr int BATCH_ROWS = 3 * CUDA_BATCH_ROWS; // more cost more than widening
+constexpr int FEW_ROWS = 4;                     // of a batch there are more
+constexpr int MOST_FEW = CUDA_FEW_CODES_ROWS;   // of few_codes.cu
 constexpr int THREADS = 256;
-constexpr int WIDE = 8; // codes of a thread
 
 struct fast_packed : gpu_op {
     const cuda_lt *lt;
@@ -31,6 +31,7 @@ struct fast_packed : gpu_op {
     gpu_code_scales scales;
     uint64_t *arrivals; // of batches; NULL: none are multiplied
     int is_streamed;
+    int takes_few; // few_codes.cu does
     int has_permutation;
     int max_rows;
     int slice; // outputs that are widened at a time
@@ -38,48 +39,6 @@ struct fast_packed : gpu_op {
 };
 
 // ---- device code --------------------------------------------------------------------------------
-
-struct to_widen {
-    const uint8_t *weight; // [outputs, gap]
-    const uint8_t *zeros;  // NULL: the code's own
-    const float *factors;  // of outputs, NULL: 1
-    gpu_code_scales scales;
-    berth_code code;
-    int is_half;
-    float zero;
-    int64_t gap; // bytes
-    int depth;
-    int first; // output
-};
-
-// blockIdx.y: the output.
-template <typename T> __global__ void widen_kernel(to_widen all, T *to) {
-    const int k = (static_cast<int>(blockIdx.x) * THREADS + threadIdx.x) * WIDE;
-    gpu_let_next_begin();
-    gpu_wait_for_inputs();
-    if (k >= all.depth) {
-        return;
-    }
-    const int64_t output = all.first + static_cast<int>(blockIdx.y);
-    const int64_t group = k / all.scales.columns;
-    const float factor = all.factors ? all.factors[output] : 1.0f;
-    const float scale = gpu_code_scale(all.scales, output, group) * factor;
-    const float zero =
-        all.zeros
-            ? static_cast<float>(all.zeros[output / all.scales.rows * all.scales.across + group])
-            : all.zero;
-    const uint8_t *row = all.weight + output * all.gap;
-    const uint64_t codes = all.is_half ? *reinterpret_cast<const uint32_t *>(row + k / 2)
-                                       : *reinterpret_cast<const uint64_t *>(row + k);
-    gpu_pack<T, WIDE> numbers;
-#pragma unroll
-    for (int j = 0; j < WIDE; ++j) {
-        const uint32_t bits =
-            static_cast<uint32_t>(all.is_half ? codes >> 4 * j & 15u : codes >> 8 * j & 255u);
-        numbers.at[j] = gpu_round<T>((gpu_code_value(all.code, bits) - zero) * scale);
-    }
-    gpu_store<T, WIDE>(to + blockIdx.y * static_cast<int64_t>(all.depth), k, numbers);
-}
 
 // blockIdx.y: the row of x.
 __global__ void gather_kernel(const uint16_t *x, int64_t gap, const int32_t *permutation,
@@ -118,7 +77,7 @@ berth_status supports(const berth_op_site *site, const berth_device *device) {
         return refuse(site, "a bias of another type than x");
     }
     if (outputs % 16 != 0 || depth % 16 != 0 ||
-        gpu_code_scales_of(site, outputs, depth).columns % WIDE != 0) {
+        gpu_code_scales_of(site, outputs, depth).columns % CUDA_WIDE != 0) {
         return refuse(site, "outputs or inputs are no multiple of 16, or groups none of 8");
     }
     return cuda_lt_check(site->host, device);
@@ -144,10 +103,8 @@ void read_site(const berth_op_site *site, fast_packed *self) {
                         self->depth % CUDA_CODED_GROUP == 0 &&
                         self->scales.columns % CUDA_CODED_GROUP == 0 && self->scales.rows == 1 &&
                         site->inputs[WEIGHT_SCALE]->dtype != BERTH_DTYPE_F32;
-    const int64_t bytes = outputs * self->depth * 2;
-    const int64_t slices = (bytes + WIDENED_BYTES - 1) / WIDENED_BYTES;
-    self->slice = static_cast<int>((outputs / slices + 127) / 128 * 128);
-    self->slice = self->slice < outputs ? self->slice : static_cast<int>(outputs);
+    self->takes_few = cuda_few_codes_takes(self->code, self->scales, self->depth);
+    self->slice = cuda_widened_slice(outputs, self->depth);
 }
 
 berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
@@ -230,6 +187,35 @@ berth_status gather(const fast_packed *op, const berth_op_args *args, char *room
     return status;
 }
 
+// Whether few_codes.cu can have the call; its results have no gaps.
+bool is_few(const fast_packed *op, const cuda_coded &all) {
+    return op->takes_few && gpu_is_aligned(all.x, all.x_gap) &&
+           gpu_is_aligned(all.weight, all.bytes) && (all.rows == 1 || all.y_gap == all.outputs);
+}
+
+// x is in the weight's order by now.
+berth_status run_few(const fast_packed *op, const cuda_coded &from, berth_dtype dtype) {
+    cuda_few_codes call = {};
+    gpu_codes_product &all = call.all;
+    call.dtype = dtype;
+    call.choices.count = from.rows;
+    all.code = op->code;
+    all.weight = from.weight;
+    all.scales = op->scales;
+    all.scales.data = from.group_scales;
+    all.scales.dtype = from.scale_dtype;
+    all.zeros = from.zeros;
+    all.bias = from.bias;
+    all.bias_dtype = from.bias_dtype;
+    all.factors = from.scales;
+    all.x = gpu_rows{const_cast<char *>(from.x), 1, from.x_gap, 0};
+    all.rows_per_x = 1;
+    all.y = from.y;
+    all.outputs = from.outputs;
+    all.depth = op->depth;
+    return cuda_run_few_codes(op, call);
+}
+
 bool is_batch(const fast_packed *op, int rows) {
     return op->arrivals && rows > FEW_ROWS && rows <= BATCH_ROWS;
 }
@@ -257,47 +243,29 @@ berth_status order_and_run(const fast_packed *op, cuda_coded all, berth_dtype dt
     return status == BERTH_OK ? run_batch(op, all, dtype, room) : status;
 }
 
-template <typename T>
-berth_status widen(const fast_packed *op, const cuda_coded &all, int first, int count, T *to) {
-    to_widen with = {};
-    with.weight = all.weight;
-    with.zeros = all.zeros;
-    with.factors = all.scales;
-    with.scales = op->scales;
-    with.scales.data = all.group_scales;
-    with.scales.dtype = all.scale_dtype;
-    with.code = op->code;
-    with.is_half = berth_code_is_half(op->code);
-    with.zero = berth_code_zero(op->code);
-    with.gap = all.bytes;
-    with.depth = op->depth;
-    with.first = first;
-    const gpu_grid grid = {dim3(gpu_ceil(op->depth, THREADS * WIDE), static_cast<unsigned>(count)),
-                           dim3(THREADS), 0};
-    return gpu_run(op, "packed_linear's weights", grid, widen_kernel<T>, with, to);
-}
-
-template <typename T>
 berth_status multiply(const fast_packed *op, const cuda_coded &all, berth_dtype dtype, char *room) {
-    T *widened = reinterpret_cast<T *>(room + CUDA_LT_WORKSPACE);
-    berth_status status = BERTH_OK;
-    for (int first = 0; first < all.outputs && status == BERTH_OK; first += op->slice) {
-        const int count = all.outputs - first < op->slice ? all.outputs - first : op->slice;
-        cuda_product p = {};
-        p.x = all.x;
-        p.weight = widened;
-        p.bias = all.bias ? static_cast<const T *>(all.bias) + first : nullptr;
-        p.y = static_cast<T *>(all.y) + first;
-        p.x_gap = all.x_gap / 2;
-        p.y_gap = all.y_gap;
-        p.rows = all.rows;
-        p.outputs = count;
-        p.depth = op->depth;
-        p.dtype = dtype;
-        status = widen<T>(op, all, first, count, widened);
-        status = status == BERTH_OK ? cuda_lt_run(op, op->lt, p, room) : status;
-    }
-    return status;
+    cuda_widened weights = {};
+    weights.codes = all.weight;
+    weights.zeros = all.zeros;
+    weights.factors = all.scales;
+    weights.scales = op->scales;
+    weights.scales.data = all.group_scales;
+    weights.scales.dtype = all.scale_dtype;
+    weights.code = op->code;
+    weights.gap = all.bytes;
+    weights.depth = op->depth;
+    cuda_product p = {};
+    p.x = all.x;
+    p.weight = room + CUDA_LT_WORKSPACE;
+    p.bias = all.bias;
+    p.y = all.y;
+    p.x_gap = all.x_gap / 2;
+    p.y_gap = all.y_gap;
+    p.rows = all.rows;
+    p.outputs = all.outputs;
+    p.depth = op->depth;
+    p.dtype = dtype;
+    return cuda_multiply_widened(op, op->lt, {weights, op->slice}, p, room);
 }
 
 berth_status forward(void *self, const berth_op_args *args) {
@@ -308,7 +276,8 @@ berth_status forward(void *self, const berth_op_args *args) {
     if (all.rows == 0) {
         return BERTH_OK;
     }
-    if (!op->is_streamed && all.rows <= PLAIN_ROWS) {
+    const bool are_few = !op->is_streamed && all.rows <= MOST_FEW;
+    if (are_few && !op->takes_few) {
         return berth_kernel_packed_linear.forward(op->plain, args);
     }
     if (op->has_permutation) {
@@ -317,6 +286,10 @@ berth_status forward(void *self, const berth_op_args *args) {
             return status;
         }
     }
+    if (are_few) {
+        return is_few(op, all) ? run_few(op, all, dtype)
+                               : berth_kernel_packed_linear.forward(op->plain, args);
+    }
     const bool is_aligned = gpu_is_aligned(all.x, all.x_gap);
     if (is_aligned && is_batch(op, all.rows)) {
         return order_and_run(op, all, dtype, room + batch_from(op));
@@ -324,8 +297,7 @@ berth_status forward(void *self, const berth_op_args *args) {
     if (is_aligned && op->is_streamed && all.rows <= CUDA_PACKED_ROWS) {
         return cuda_coded_packed(op, all, dtype);
     }
-    return dtype == BERTH_DTYPE_BF16 ? multiply<gpu_bf16>(op, all, dtype, room)
-                                     : multiply<gpu_f16>(op, all, dtype, room);
+    return multiply(op, all, dtype, room);
 }
 
 } // namespace

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantized_experts on CUDA's tensor cores, 16-bit types. Few rows are codes/experts_few.cu's. Of
+// quantized_experts on CUDA's tensor cores, 16-bit types. Few rows are codes/few_codes.cu's. Of
 // many a block has 64 by 64 outputs of an expert; codes of both sides become numbers of x's type,
 // exactly, on their way to shared memory, and sums of a group are scaled in f32. All else is
 // gpu.quantized_experts', few rows below compute capability 9, too.
-#include <cuda/codes/experts_few.h>
+#include <cuda/codes/few_codes.h>
 #include <cuda/mma.h>
 #include <cuda/pieces.h>
+#include <gpu/coded_experts.h>
 
 namespace {
 
@@ -255,6 +256,16 @@ berth_status multiply_many(const gpu_coded *op, const gpu_coded_call &call,
                                          : start<gpu_f16>(op, call, all, tiles);
 }
 
+berth_status multiply_few(const gpu_coded *op, const gpu_coded_call &call,
+                          const gpu_codes_product &all) {
+    return cuda_run_few_codes(op, {call.choices, all, op->dtype});
+}
+
+bool takes_few(const gpu_coded *op, int stack) {
+    const gpu_coded_stack &of = op->stacks[stack];
+    return cuda_few_codes_takes(op->code, of.scales, of.depth);
+}
+
 berth_status supports(const berth_op_site *site, const berth_device *) {
     const berth_dtype dtype = site->inputs[0]->dtype;
     return dtype == BERTH_DTYPE_BF16 || dtype == BERTH_DTYPE_F16
@@ -265,12 +276,12 @@ berth_status supports(const berth_op_site *site, const berth_device *) {
 berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     const berth_status status = gpu_coded_create(site, device, out_self);
     gpu_coded *self = static_cast<gpu_coded *>(*out_self);
-    if (status == BERTH_OK && self->kind != GPU_CODES_NVFP4) {
-        const bool takes_few = self->gpu->overlaps[self->device] &&
-                               cuda_experts_few_takes(self, self->stacks[0]) &&
-                               cuda_experts_few_takes(self, self->stacks[1]);
-        self->multiply = multiply_many;
-        self->multiply_few = takes_few ? cuda_experts_few : nullptr;
+    if (status == BERTH_OK) {
+        self->multiply = self->kind != GPU_CODES_NVFP4 ? multiply_many : nullptr;
+        self->multiply_few =
+            self->gpu->overlaps[self->device] && takes_few(self, 0) && takes_few(self, 1)
+                ? multiply_few
+                : nullptr;
     }
     return status;
 }

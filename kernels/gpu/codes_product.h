@@ -19,6 +19,7 @@ struct gpu_codes_product {
     const uint8_t *zeros; // like the scales; NULL: the zero point of the code
     const void *bias;     // [experts, outputs], NULL: none
     berth_dtype bias_dtype;
+    const float *factors; // of outputs, before the bias; NULL: 1
     gpu_rows x;
     int rows_per_x;
     const float *x_scales; // NULL: x has no codes
@@ -179,6 +180,7 @@ static __device__ inline void gpu_codes_store(const gpu_codes_product &all,
                 gpu_codes_weight_scale(all, at.expert, at.output, 0);
     }
     const int64_t row = static_cast<int64_t>(at.expert) * all.outputs;
+    value *= all.factors ? all.factors[row + at.output] : 1.0f;
     value += all.bias ? gpu_load_any(all.bias, all.bias_dtype, row + at.output) : 0.0f;
     static_cast<T *>(all.y)[at.p * all.outputs + at.output] =
         gpu_round<T>(static_cast<float>(value));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// x for the kernel that experts_few.cu describes, which alone includes this: rows as f16 in shared
+// x for the kernel that few_codes.cu describes, which alone includes this: rows as f16 in shared
 // memory, and what is known of their chunks. Sizes that both have.
-#ifndef BERTH_KERNELS_CUDA_CODES_EXPERTS_FEW_X_H
-#define BERTH_KERNELS_CUDA_CODES_EXPERTS_FEW_X_H
+#ifndef BERTH_KERNELS_CUDA_CODES_FEW_CODES_X_H
+#define BERTH_KERNELS_CUDA_CODES_FEW_CODES_X_H
 
 #include <cuda/bulk.h>
-#include <cuda/codes/experts_few.h>
-#include <cuda/codes/experts_few_codes.h>
+#include <cuda/codes/few_codes.h>
+#include <cuda/codes/few_codes_kinds.h>
 
 namespace {
 
@@ -19,7 +19,7 @@ constexpr int SPAN = CHUNK * CHUNKS; // bytes of a row of codes in a window
 constexpr int HALVES = 2;            // of a window, which a lane has a chunk of, and of the outputs
 constexpr int EIGHTH = 16;           // bytes of eight numbers of x
 
-// What is known of a chunk of x.
+// What is known of a part of x: a chunk, or half of one where that has codes of two groups.
 struct known {
     float unit; // with the scale of the codes that the numbers were
     float sum;  // of the numbers
@@ -32,7 +32,7 @@ struct few_product {
     gpu_codes_product all;
     numbers x;
     berth_dtype dtype;     // of y
-    uint32_t group_factor; // 0: one group
+    uint32_t group_factor; // of parts, 0: one group
     int scale_bytes;       // of one
     int chunks;            // of a row
     int bytes;             // of a row
@@ -62,13 +62,13 @@ template <typename C> __device__ uint32_t place_of(int chunk, int eight) {
                                  EIGHTH);
 }
 
-// How a group is found from twice the number of a chunk: by a factor for 2^32.
-constexpr uint32_t groups_factor(int64_t chunks) {
-    return static_cast<uint32_t>((int64_t{1} << 31) / chunks + 1);
+// How a group is found from twice the number of a part: by a factor for 2^32.
+constexpr uint32_t groups_factor(int64_t parts) {
+    return static_cast<uint32_t>((int64_t{1} << 31) / parts + 1);
 }
 
-__device__ int group_of(const few_product &product, int chunk) {
-    return static_cast<int>(__umulhi(static_cast<uint32_t>(2 * chunk), product.group_factor));
+__device__ int group_of(const few_product &product, int part) {
+    return static_cast<int>(__umulhi(static_cast<uint32_t>(2 * part), product.group_factor));
 }
 
 // The unit of numbers no larger than `largest`, with which they are below 2^15; that of the largest
@@ -129,18 +129,19 @@ __device__ float round_eight(const float *values, float factor, uint4 *pairs) {
     return sum;
 }
 
-// Of the lanes that have a chunk.
-template <typename C, typename F> __device__ float of_chunk(float value, F join) {
+// Of LANES neighbours.
+template <int LANES, typename F> __device__ float join_lanes(float value, F join) {
 #pragma unroll
-    for (int mask = 1; mask < C::EIGHTS; mask *= 2) {
+    for (int mask = 1; mask < LANES; mask *= 2) {
         value = join(value, gpu_shuffle_xor(value, mask));
     }
     return value;
 }
 
-// Row `row` of x to shared memory at `to`, and what is known of its chunks; whole windows.
-template <typename C>
+// Row `row` of x to shared memory at `to`, and what is known of its parts; whole windows.
+template <typename C, int PARTS>
 __device__ void keep_row(const few_product &product, int64_t row, uint32_t to, known *its) {
+    constexpr int EIGHTS = C::EIGHTS / PARTS; // of a part
     const gpu_codes_product &all = product.all;
     const char *x = gpu_row<const char>(all.x, row);
     const int eights = windows_of(product) * CHUNKS * C::EIGHTS;
@@ -150,22 +151,24 @@ __device__ void keep_row(const few_product &product, int64_t row, uint32_t to, k
         const bool is_there = chunk < product.chunks;
         float values[8];
         uint4 pairs;
-        const float largest = of_chunk<C>(load_eight<C>(product.x, x, number, is_there, values),
-                                          [](float a, float b) { return fmaxf(a, b); });
+        const float largest =
+            join_lanes<C::EIGHTS>(load_eight<C>(product.x, x, number, is_there, values),
+                                  [](float a, float b) { return fmaxf(a, b); });
         const uint32_t exponent = exponent_of(largest);
         const float sum =
-            of_chunk<C>(round_eight(values, __uint_as_float((268 - exponent) << 23), &pairs),
-                        [](float a, float b) { return a + b; });
+            join_lanes<EIGHTS>(round_eight(values, __uint_as_float((268 - exponent) << 23), &pairs),
+                               [](float a, float b) { return a + b; });
         if (number >= eights) {
             continue; // half a warp
         }
         cuda_store_shared(to + place_of<C>(chunk, number % C::EIGHTS), pairs);
-        if (number % C::EIGHTS == 0) {
+        if (number % EIGHTS == 0) {
+            const int part = number / EIGHTS;
             const float unit = __uint_as_float((exponent - 14) << 23);
             const bool is_scaled = is_there && all.scales.across > 1;
-            const int group = group_of(product, chunk);
-            its[chunk].unit = is_scaled ? unit * gpu_codes_x_scale(all, row, group) : unit;
-            its[chunk].sum = sum / C::UNIT;
+            its[part].unit =
+                is_scaled ? unit * gpu_codes_x_scale(all, row, group_of(product, part)) : unit;
+            its[part].sum = sum / C::UNIT;
         }
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantized_experts' product of few rows on compute capability 9. Two blocks a multiprocessor go
-// through tiles of 16 outputs of their choice's expert. One warp has bytes of the rows brought into
-// a ring in shared memory, eight multiply, one adds up what they give. A row of codes is taken in
-// chunks of 16 bytes, all of whose codes are of one group; a window is eight of them, of each of
-// 16 rows.
+// Products of few rows by codes of weights on compute capability 9. Two blocks a multiprocessor go
+// through tiles of 16 outputs of a row's matrix, a choice's expert or the only one. One warp has
+// bytes of the rows brought into a ring in shared memory, eight multiply, one adds up what they
+// give. A row of codes is taken in chunks of 16 bytes, all of whose codes are of one group, or each
+// half of one; a window is eight of them, of each of 16 rows.
 //
 // Weights are the tensor core's first operand. They become numbers of f16 in some two instructions
 // for two codes: whole numbers are such as they are, in units of 2^-24, less their zero point,
@@ -11,12 +11,13 @@
 // are scaled by a power of two that the largest decides, so that what is lost is 2^-40 of it. A
 // chunk of x is a column of its own in the second operand, zero beside the lanes whose chunk it is:
 // so sums of groups come apart, though a lane has a whole group and its neighbour the next one.
+// Halves have sums of their own.
 //
 // An H200 reads experts of gpt-oss-20b at 1.7 TB/s so, of DeepSeek-V3 in e4m3 at 3.6. Instructions
 // bound the first, which has less of everything in a row: half of them make numbers of codes.
 #include <cuda/codes/codes.h>
-#include <cuda/codes/experts_few.h>
-#include <cuda/codes/experts_few_x.h>
+#include <cuda/codes/few_codes.h>
+#include <cuda/codes/few_codes_x.h>
 #include <cuda/shared.h>
 
 namespace {
@@ -112,11 +113,11 @@ __device__ void bring(const few_product &product, int expert, const cuda_ring &t
 // ---- weights ------------------------------------------------------------------------------------
 
 // What a lane has of a window beside its codes: of outputs g and g + 8 scales, as they lie in
-// memory, and zero points of chunks 2c and 2c + 1, whose sums it gets. Why as they lie: what
-// converts a number waits for it.
-struct window {
-    uint32_t scales[HALVES][2];
-    uint32_t zeros[HALVES][2];
+// memory, and zero points of the parts of chunks 2c and 2c + 1, whose sums it gets. Why as they
+// lie: what converts a number waits for it.
+template <int PARTS> struct window {
+    uint32_t scales[HALVES][2 * PARTS];
+    uint32_t zeros[HALVES][2 * PARTS];
 };
 
 __device__ float number_of(berth_dtype dtype, uint32_t bits) {
@@ -145,13 +146,13 @@ __device__ rows rows_of(const few_product &product, int expert, int output) {
 }
 
 // Of window `number` of their codes.
-template <typename C>
-__device__ void load(const few_product &product, const rows &from, int number, window *out) {
+template <typename C, int PARTS>
+__device__ void load(const few_product &product, const rows &from, int number, window<PARTS> *out) {
     const gpu_codes_product &all = product.all;
-    const int first = number * CHUNKS + static_cast<int>(threadIdx.x) % 4 * 2;
+    const int first = (number * CHUNKS + static_cast<int>(threadIdx.x) % 4 * 2) * PARTS;
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        const int group = group_of(product, min(first + i, product.chunks - 1));
+    for (int i = 0; i < 2 * PARTS; ++i) {
+        const int group = group_of(product, min(first + i, product.chunks * PARTS - 1));
 #pragma unroll
         for (int half = 0; half < HALVES; ++half) {
             const char *at = from.scales[half] + group * product.scale_bytes;
@@ -189,9 +190,9 @@ template <typename C> __device__ columns columns_of(uint32_t x, uint32_t zeros) 
 // Sums of chunks 2c and 2c + 1 with either output. Those of the first four chunks and the others
 // apart, so that not every product waits for the one before it. `from`: the lane's 16 bytes of the
 // window's codes, of output g; chunks that are not there are zeros.
-template <typename C>
+template <typename C, int PARTS>
 __device__ void multiply(const few_product &product, uint32_t from, int number, const columns &x,
-                         float (*sums)[4]) {
+                         float (*sums)[PARTS][4]) {
     constexpr int WORDS = 4 / C::EIGHTS;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -212,23 +213,25 @@ __device__ void multiply(const few_product &product, uint32_t from, int number, 
             const uint32_t b[4] = {numbers.x, numbers.y, numbers.z, numbers.w};
             const uint32_t first[4] = {low[0], high[0], low[1], high[1]};
             const uint32_t second[4] = {low[2], high[2], low[3], high[3]};
-            cuda_mma(sums[i], first, b, gpu_f16{});
-            cuda_mma(sums[i], second, b + 2, gpu_f16{});
+            float *const sum = sums[i][eight * PARTS / C::EIGHTS];
+            cuda_mma(sum, first, b, gpu_f16{});
+            cuda_mma(sum, second, b + 2, gpu_f16{});
         }
     }
 }
 
 // They are scaled and go to the lane's totals.
-template <typename C>
-__device__ void add(const few_product &product, const window &of, const known *its,
-                    const float (*sums)[4], float *totals) {
+template <typename C, int PARTS>
+__device__ void add(const few_product &product, const window<PARTS> &of, const known *its,
+                    const float (*sums)[PARTS][4], float *totals) {
     const gpu_codes_product &all = product.all;
     const bool is_grouped = all.scales.across > 1;
 #pragma unroll
     for (int half = 0; half < HALVES; ++half) {
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            float sum = sums[0][half * 2 + i] + sums[1][half * 2 + i];
+        for (int i = 0; i < 2 * PARTS; ++i) {
+            const int column = half * 2 + i / PARTS;
+            float sum = sums[0][i % PARTS][column] + sums[1][i % PARTS][column];
             if (C::ZERO != 0) {
                 const float zero = all.zeros ? static_cast<float>(of.zeros[half][i]) : C::ZERO;
                 sum -= zero * its[i].sum;
@@ -305,7 +308,7 @@ __device__ void take_all(const few_product &product, int expert, const given &fr
 // ---- the kernel ---------------------------------------------------------------------------------
 
 // Everything of a warp that multiplies.
-template <typename C> struct multiplier {
+template <typename C, int PARTS> struct multiplier {
     const few_product &product;
     int expert;
     cuda_ring from;
@@ -318,7 +321,7 @@ template <typename C> struct multiplier {
     int number;
     int windows; // of a tile
     rows of_output = {};
-    window ahead = {};
+    window<PARTS> ahead = {};
     cuda_place at = {0, 0};
     cuda_place place = {0, 0};
     float totals[HALVES] = {};
@@ -331,7 +334,7 @@ template <typename C> struct multiplier {
         }
         if (output < end) {
             of_output = is_new ? rows_of(product, expert, output) : of_output;
-            load<C>(product, of_output, number, &ahead);
+            load<C, PARTS>(product, of_output, number, &ahead);
         }
     }
     __device__ void stage(const position &now) {
@@ -342,13 +345,14 @@ template <typename C> struct multiplier {
                                threadIdx.x % 4 * CHUNK - static_cast<uint32_t>(now.begin);
         cuda_barrier_wait(from.full + 8 * stage, at.parity);
         while (output == now.output && number < end) {
-            const window of = ahead;
+            const window<PARTS> of = ahead;
             const int own = number;
             number += WARPS;
             look_ahead(now.end, false);
-            float sums[2][4] = {};
-            multiply<C>(product, codes + static_cast<uint32_t>(own * SPAN), own, x, sums);
-            add<C>(product, of, its + own * CHUNKS + threadIdx.x % 4 * 2, sums, totals);
+            float sums[2][PARTS][4] = {};
+            multiply<C, PARTS>(product, codes + static_cast<uint32_t>(own * SPAN), own, x, sums);
+            add<C, PARTS>(product, of, its + (own * CHUNKS + threadIdx.x % 4 * 2) * PARTS, sums,
+                          totals);
         }
         const uint32_t loaded = __float_as_uint(totals[0]) | __float_as_uint(totals[1]);
         cuda_barrier_arrive_warp(cuda_behind_loads(from.empty + 8 * stage, loaded, product.chunks));
@@ -383,7 +387,7 @@ __device__ void init_barriers(uint32_t signals) {
 }
 
 // blockIdx.x: the share of tiles; blockIdx.y: the choice.
-template <typename C>
+template <typename C, int PARTS>
 __global__ void __launch_bounds__(THREADS + 64, BLOCKS)
     few_kernel(gpu_choices choices, few_product product) {
     extern __shared__ __align__(128) unsigned char shared[];
@@ -405,9 +409,9 @@ __global__ void __launch_bounds__(THREADS + 64, BLOCKS)
     known *its = reinterpret_cast<known *>(shared + ring_bytes + windows_of(product) * WINDOW<C>);
     if (threadIdx.y < WARPS) {
         const int row = static_cast<int>(blockIdx.y) / product.all.rows_per_x;
-        keep_row<C>(product, row, memory + ring_bytes, its);
+        keep_row<C, PARTS>(product, row, memory + ring_bytes, its);
     }
-    const int expert = gpu_expert_of(choices, blockIdx.y);
+    const int expert = choices.ids ? gpu_expert_of(choices, blockIdx.y) : 0;
     if (expert < 0) {
         return; // the whole block
     }
@@ -419,15 +423,15 @@ __global__ void __launch_bounds__(THREADS + 64, BLOCKS)
         take_all<C>(product, expert, to);
     } else {
         const position first = begin_tiles(product);
-        multiplier<C> self = {product,
-                              expert,
-                              ring,
-                              to,
-                              its,
-                              x,
-                              first.output,
-                              static_cast<int>(threadIdx.y),
-                              windows_of(product)};
+        multiplier<C, PARTS> self = {product,
+                                     expert,
+                                     ring,
+                                     to,
+                                     its,
+                                     x,
+                                     first.output,
+                                     static_cast<int>(threadIdx.y),
+                                     windows_of(product)};
         self.run(first);
     }
 }
@@ -438,38 +442,48 @@ int codes_of_chunk(berth_code code) {
     return berth_code_is_half(code) ? 2 * CHUNK : CHUNK;
 }
 
+// Parts of a chunk, 0: groups are not of whole parts. Halves are there for NVFP4.
+int parts_of(berth_code code, const gpu_code_scales &scales, int64_t depth) {
+    const int codes = codes_of_chunk(code);
+    return gpu_code_scales_fit(scales, depth, codes) ? 1
+           : code == BERTH_CODE_E2M1 && depth % codes == 0 &&
+                   gpu_code_scales_fit(scales, depth, codes / 2)
+               ? 2
+               : 0;
+}
+
 // Bytes of shared memory for a row of x.
-int64_t room_of(int64_t depth, int codes) {
+int64_t room_of(int64_t depth, int codes, int parts) {
     const int64_t chunks = (depth / codes + CHUNKS - 1) / CHUNKS * CHUNKS;
-    return chunks * (codes * 2 + static_cast<int64_t>(sizeof(known)));
+    return chunks * (codes * 2 + parts * static_cast<int64_t>(sizeof(known)));
 }
 
-numbers numbers_of(const gpu_coded *op) {
-    return op->kind != GPU_CODES_FLOAT     ? op->code == BERTH_CODE_E4M3 ? OF_E4M3 : OF_I8
-           : op->dtype == BERTH_DTYPE_BF16 ? OF_BF16
-                                           : OF_F16;
+numbers numbers_of(const cuda_few_codes &call) {
+    return call.all.x_scales                ? call.all.code == BERTH_CODE_E4M3 ? OF_E4M3 : OF_I8
+           : call.dtype == BERTH_DTYPE_BF16 ? OF_BF16
+                                            : OF_F16;
 }
 
-// Blocks along the outputs, all of which run together where choices are few.
-unsigned blocks_of(const gpu_coded *op, int tiles, int choices) {
+// Blocks along the outputs, all of which run together where rows are few.
+unsigned blocks_of(const gpu_op *op, int tiles, int choices) {
     const int together = BLOCKS * op->gpu->multiprocessors[op->device] / choices;
     return static_cast<unsigned>(together < 1 ? 1 : together < tiles ? together : tiles);
 }
 
-template <typename C>
-berth_status start(const gpu_coded *op, const gpu_coded_call &call, const gpu_codes_product &all) {
+template <typename C, int PARTS> berth_status start(const gpu_op *op, const cuda_few_codes &call) {
     constexpr int CODES = 8 * C::EIGHTS;
-    const uint32_t of_x = static_cast<uint32_t>(room_of(all.depth, CODES));
+    const gpu_codes_product &all = call.all;
+    const uint32_t of_x = static_cast<uint32_t>(room_of(all.depth, CODES, PARTS));
     few_product product = {};
     product.all = all;
-    product.x = numbers_of(op);
-    product.dtype = op->dtype;
+    product.x = numbers_of(call);
+    product.dtype = call.dtype;
     product.chunks = all.depth / CODES;
     product.bytes = product.chunks * CHUNK;
     product.scale_bytes = all.scales.dtype == BERTH_DTYPE_F32 ? 4 : 2;
     product.tiles = static_cast<int>(gpu_ceil(all.outputs, OUTPUTS));
     if (all.scales.across > 1) {
-        product.group_factor = groups_factor(all.scales.columns / CODES);
+        product.group_factor = groups_factor(all.scales.columns / (CODES / PARTS));
     }
     const bool is_whole = OUTPUTS * product.bytes <= WHOLE_BYTES;
     product.slice = is_whole ? product.bytes : SLICE;
@@ -478,36 +492,40 @@ berth_status start(const gpu_coded *op, const gpu_coded_call &call, const gpu_co
     const int fitting = static_cast<int>((BLOCK_BYTES - of_x) / stage);
     product.stages = fitting < STAGES ? fitting : STAGES;
     const uint32_t memory = static_cast<uint32_t>(product.stages) * stage + of_x;
-    const gpu_grid grid = {dim3(blocks_of(op, product.tiles, call.choices.count),
-                                static_cast<unsigned>(call.choices.count)),
+    const unsigned rows = static_cast<unsigned>(call.choices.count);
+    const gpu_grid grid = {dim3(blocks_of(op, product.tiles, call.choices.count), rows),
                            dim3(32, WARPS + 2), memory};
-    const berth_status status = cuda_allow_shared(op, few_kernel<C>, memory);
-    return status == BERTH_OK ? gpu_run(op, "experts of codes, few rows", grid, few_kernel<C>,
-                                        call.choices, product)
-                              : status;
+    const berth_status status = cuda_allow_shared(op, few_kernel<C, PARTS>, memory);
+    return status == BERTH_OK
+               ? gpu_run(op, "few rows by codes", grid, few_kernel<C, PARTS>, call.choices, product)
+               : status;
+}
+
+berth_status start_e2m1(const gpu_op *op, const cuda_few_codes &call) {
+    return parts_of(BERTH_CODE_E2M1, call.all.scales, call.all.depth) == 1
+               ? start<codes_e2m1, 1>(op, call)
+               : start<codes_e2m1, 2>(op, call);
 }
 
 } // namespace
 
-bool cuda_experts_few_takes(const gpu_coded *op, const gpu_coded_stack &stack) {
+bool cuda_few_codes_takes(berth_code code, const gpu_code_scales &scales, int64_t depth) {
     constexpr int64_t MOST = 46 << 10; // which leaves room for two stages
-    const int codes = codes_of_chunk(op->code);
-    return gpu_code_scales_fit(stack.scales, stack.depth, codes) &&
-           room_of(stack.depth, codes) <= MOST;
+    const int parts = parts_of(code, scales, depth);
+    return parts > 0 && room_of(depth, codes_of_chunk(code), parts) <= MOST;
 }
 
-berth_status cuda_experts_few(const gpu_coded *op, const gpu_coded_call &call,
-                              const gpu_codes_product &all) {
-    switch (op->code) {
+berth_status cuda_run_few_codes(const gpu_op *op, const cuda_few_codes &call) {
+    switch (call.all.code) {
     case BERTH_CODE_U4:
-        return start<codes_u4>(op, call, all);
+        return start<codes_u4, 1>(op, call);
     case BERTH_CODE_E2M1:
-        return start<codes_e2m1>(op, call, all);
+        return start_e2m1(op, call);
     case BERTH_CODE_E4M3:
-        return start<codes_e4m3>(op, call, all);
+        return start<codes_e4m3, 1>(op, call);
     case BERTH_CODE_I8:
-        return start<codes_of_bytes<0x80808080u>>(op, call, all);
+        return start<codes_of_bytes<0x80808080u>, 1>(op, call);
     default:
-        return start<codes_of_bytes<0>>(op, call, all);
+        return start<codes_of_bytes<0>, 1>(op, call);
     }
 }

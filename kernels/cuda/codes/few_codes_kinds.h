@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What codes of weights are to the kernel that experts_few.cu describes, which alone includes this:
+// What codes of weights are to the kernel that few_codes.cu describes, which alone includes this:
 // numbers of f16 in some two instructions for two codes.
-#ifndef BERTH_KERNELS_CUDA_CODES_EXPERTS_FEW_CODES_H
-#define BERTH_KERNELS_CUDA_CODES_EXPERTS_FEW_CODES_H
+#ifndef BERTH_KERNELS_CUDA_CODES_FEW_CODES_KINDS_H
+#define BERTH_KERNELS_CUDA_CODES_FEW_CODES_KINDS_H
 
 #include <cuda/codes_to_pairs.h>
 #include <cuda/pieces.h>
