@@ -9,9 +9,8 @@
 //   zero_points   like weight_scale, u8: optional, of u4 and u8; else 8 and 128
 //   permutation   [k]       optional, i32: the input that column k of the weight is for
 //   bias          [n]       optional, any float dtype
-//   output_scale  [n]       optional, f32: sums are multiplied by it before the bias is added;
-//   since
-//                           revision 2
+//   output_scale  [n]       optional, f32: sums are multiplied by it, then the bias is added;
+//                           since revision 2
 //   y             [..., n]  x's dtype
 //
 // `code`: "u4", "u8", "e2m1", "i8" or "e4m3". `group_shape` [rows, columns] of weight_scale, −1:
