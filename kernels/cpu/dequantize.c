@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // dequantize: row by row, pieces of groups.
 #include <cpu/cpu.h>
-#include <cpu/simd.h>
 
 #include <codes.h>
 
@@ -21,39 +20,21 @@ static void scale_group(berth_dtype dtype, const void *codes, float by, float *y
     }
 }
 
-BERTH_INLINE void store_as(berth_dtype dtype, void *y, berth_span columns, const float *numbers) {
-    for (int64_t i = columns.first; i < columns.end; i += BERTH_LANES) {
-        const int64_t at = i - columns.first;
-        berth_vec_store_some(
-            y, dtype, i, columns.end,
-            berth_vec_load_some(numbers, BERTH_DTYPE_F32, at, columns.end - columns.first));
-    }
-}
-
-static void store(const berth_tensor *y, int64_t row, berth_span columns, const float *numbers) {
-    void *to = berth_row(y, row);
-    if (y->dtype == BERTH_DTYPE_F32) {
-        store_as(BERTH_DTYPE_F32, to, columns, numbers);
-    } else if (y->dtype == BERTH_DTYPE_BF16) {
-        store_as(BERTH_DTYPE_BF16, to, columns, numbers);
-    } else {
-        store_as(BERTH_DTYPE_F16, to, columns, numbers);
-    }
-}
-
 static void dequantize_row(const berth_op_args *args, int64_t row) {
     const berth_tensor *x = args->inputs[X];
     const berth_tensor *scale = args->inputs[SCALE];
     const int64_t width = berth_row_length(x);
     const int64_t group = width / berth_row_length(scale);
+    const berth_dtype dtype = args->outputs[0]->dtype;
     const uint8_t *codes = berth_row(x, row);
+    void *to = berth_row(args->outputs[0], row);
     const float *by = berth_row(scale, berth_row_count(scale) == 1 ? 0 : row);
     for (int64_t i = 0, count = 0; i < width; i += count) {
         const int64_t left = group - i % group;
         float numbers[PIECE];
         count = left < PIECE ? left : PIECE;
         scale_group(x->dtype, codes + i, by[i / group], numbers, count);
-        store(args->outputs[0], row, (berth_span){i, i + count}, numbers);
+        berth_store(to, dtype, i, count, numbers);
     }
 }
 

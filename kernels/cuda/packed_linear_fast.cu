@@ -21,7 +21,6 @@ enum { X, WEIGHT, WEIGHT_SCALE, ZERO_POINTS, PERMUTATION, BIAS, OUTPUT_SCALE };
 
 constexpr int BATCH_ROWS = 3 * CUDA_BATCH_ROWS; // more cost more than widening
 constexpr int FEW_ROWS = 4;                     // of a batch there are more
-constexpr int MOST_FEW = CUDA_FEW_CODES_ROWS;   // of few_codes.cu
 constexpr int THREADS = 256;
 
 struct fast_packed : gpu_op {
@@ -276,7 +275,7 @@ berth_status forward(void *self, const berth_op_args *args) {
     if (all.rows == 0) {
         return BERTH_OK;
     }
-    const bool are_few = !op->is_streamed && all.rows <= MOST_FEW;
+    const bool are_few = !op->is_streamed && all.rows <= CUDA_FEW_CODES_ROWS;
     if (are_few && !op->takes_few) {
         return berth_kernel_packed_linear.forward(op->plain, args);
     }

@@ -22,29 +22,29 @@ struct cuda_widened {
     int depth;
     int first; // row
     int count; // of rows
+    // What cuda_widen makes of the code.
+    int is_half;
+    float zero;
 };
 
 // CUDA_WIDE numbers of a row from k on.
 template <typename T>
 static __device__ inline gpu_pack<T, CUDA_WIDE> cuda_widen_some(const cuda_widened &all,
                                                                 int64_t row, int k) {
-    const bool is_half = all.code == BERTH_CODE_U4 || all.code == BERTH_CODE_E2M1;
     const int64_t group = k / all.scales.columns;
     const float factor = all.factors ? all.factors[row] : 1.0f;
     const float scale = gpu_code_scale(all.scales, row, group) * factor;
     const float zero =
         all.zeros ? static_cast<float>(all.zeros[row / all.scales.rows * all.scales.across + group])
-        : all.code == BERTH_CODE_U4 ? 8.0f
-        : all.code == BERTH_CODE_U8 ? 128.0f
-                                    : 0.0f;
+                  : all.zero;
     const uint8_t *its = all.codes + row * all.gap;
-    const uint64_t codes = is_half ? *reinterpret_cast<const uint32_t *>(its + k / 2)
-                                   : *reinterpret_cast<const uint64_t *>(its + k);
+    const uint64_t codes = all.is_half ? *reinterpret_cast<const uint32_t *>(its + k / 2)
+                                       : *reinterpret_cast<const uint64_t *>(its + k);
     gpu_pack<T, CUDA_WIDE> numbers;
 #pragma unroll
     for (int j = 0; j < CUDA_WIDE; ++j) {
         const uint32_t bits =
-            static_cast<uint32_t>(is_half ? codes >> 4 * j & 15u : codes >> 8 * j & 255u);
+            static_cast<uint32_t>(all.is_half ? codes >> 4 * j & 15u : codes >> 8 * j & 255u);
         numbers.at[j] = gpu_round<T>((gpu_code_value(all.code, bits) - zero) * scale);
     }
     return numbers;
@@ -61,13 +61,15 @@ template <typename T> static __global__ void cuda_widen_kernel(cuda_widened all,
 }
 
 // Without gaps, in bf16 or f16.
-static inline berth_status cuda_widen(const gpu_op *op, const cuda_widened &all, berth_dtype dtype,
+static inline berth_status cuda_widen(const gpu_op *op, cuda_widened all, berth_dtype dtype,
                                       void *to) {
     constexpr int MOST = 65535; // of a grid's second dimension
     const gpu_grid grid = {dim3(gpu_ceil(all.depth, CUDA_WIDENED_THREADS * CUDA_WIDE),
                                 static_cast<unsigned>(all.count < MOST ? all.count : MOST)),
                            dim3(CUDA_WIDENED_THREADS), 0};
     const char *name = "codes as numbers";
+    all.is_half = berth_code_is_half(all.code);
+    all.zero = berth_code_zero(all.code);
     return dtype == BERTH_DTYPE_BF16 ? gpu_run(op, name, grid, cuda_widen_kernel<gpu_bf16>, all,
                                                static_cast<gpu_bf16 *>(to))
                                      : gpu_run(op, name, grid, cuda_widen_kernel<gpu_f16>, all,
