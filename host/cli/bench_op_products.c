@@ -119,6 +119,7 @@ static const berth_op_case cases[] = {
     AT_WIDTHS(FP8),
     FP8_BLOCKS(1, 14336, 4096, 112, 32),
     FP8_BLOCKS(8, 14336, 4096, 112, 32),
+    FP8_BLOCKS(64, 14336, 4096, 112, 32),
     FP8_BLOCKS(512, 4096, 4096, 32, 32),
     FUSED(1, 14336, 4096),
     GATED(1, 28672, 4096),

@@ -165,7 +165,7 @@ berth_status make_room(const berth_op_site *site, fast_scaled *self) {
     if (self->codes == BERTH_DTYPE_I8 || depth % BATCH_DEPTH != 0) {
         return BERTH_OK;
     }
-    self->some = cuda_some_plan_for(self, self->outputs, depth);
+    self->some = cuda_some_plan_for(self, {CUDA_SOME_ROWS, self->outputs, depth});
     return cuda_batch_keep_arrivals(self, self->outputs, &self->arrivals);
 }
 

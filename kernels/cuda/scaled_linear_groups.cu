@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// scaled_linear on compute capability 9.0 where columns have scales of their own, as blocks of e4m3
-// do, with results of 16 bits. Few rows are few_codes.cu's, exactly. Of more both sides become
-// numbers of the result's type, rounded once, which cuBLASLt multiplies. What this does not take is
-// left to gpu.scaled_linear.
+// scaled_linear on compute capability 9.0 where columns have scales of their own, with results of
+// 16 bits. Blocks of e4m3 are multiplied as codes and scaled as sums grow, by the kernels of some
+// rows and of many (some_groups.cu, many_groups.cu). Of other groups few rows are few_codes.cu's;
+// of more both sides become numbers of the result's type, rounded once, which cuBLASLt multiplies.
+// What this does not take is left to gpu.scaled_linear.
 #include <cuda/codes/few_codes.h>
+#include <cuda/codes/many.h>
 #include <cuda/codes/widen.h>
+#include <cuda/product/some.h>
 
 extern "C" {
 extern const berth_op_impl berth_kernel_scaled_linear;
@@ -13,6 +16,8 @@ extern const berth_op_impl berth_kernel_scaled_linear;
 namespace {
 
 enum { X, X_SCALE, WEIGHT, WEIGHT_SCALE, SUM_BIAS, BIAS };
+
+constexpr int PLANS = 8; // of some rows, a tile more each
 
 struct grouped : gpu_op {
     void *plain; // gpu.scaled_linear
@@ -23,6 +28,8 @@ struct grouped : gpu_op {
     int max_rows;
     int depth;
     int slice; // outputs that are widened at a time
+    bool is_blocks;
+    cuda_some_plan some[PLANS];
 };
 
 // ---- instances ----------------------------------------------------------------------------------
@@ -64,6 +71,13 @@ berth_status supports(const berth_op_site *site, const berth_device *device) {
                : cuda_lt_check(site->host, device);
 }
 
+void plan_blocks(grouped *self, int outputs) {
+    self->is_blocks = self->code == BERTH_CODE_E4M3 && cuda_groups_are_blocks(self->scales);
+    for (int i = 0; i < PLANS && self->is_blocks; ++i) {
+        self->some[i] = cuda_some_plan_for(self, {(i + 1) * CUDA_SOME_ROWS, outputs, self->depth});
+    }
+}
+
 void destroy(void *self) {
     berth_kernel_scaled_linear.destroy(static_cast<grouped *>(self)->plain);
     gpu_destroy(self);
@@ -81,6 +95,7 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
     self->max_rows = cuda_max_rows(site, X);
     self->depth = static_cast<int>(site->inputs[WEIGHT]->dims[1].b);
     self->slice = cuda_widened_slice(site->inputs[WEIGHT]->dims[0].b, self->depth);
+    plan_blocks(self, static_cast<int>(site->inputs[WEIGHT]->dims[0].b));
     status = berth_kernel_scaled_linear.create(site, device, &self->plain);
     if (status != BERTH_OK) {
         gpu_destroy(self);
@@ -135,6 +150,57 @@ gpu_codes_product product_of(const grouped *op, const berth_op_args *args) {
     return all;
 }
 
+cuda_groups groups_of(const gpu_codes_product &all) {
+    return cuda_groups{all.scales, all.x_scales, all.x_scale_gap,
+                       static_cast<int>(all.x_scale_step)};
+}
+
+cuda_some some_of(const gpu_codes_product &all, int rows) {
+    cuda_some some = {};
+    some.rows = rows;
+    some.outputs = all.outputs;
+    some.bytes = all.depth;
+    some.x = all.x.data;
+    some.x_gap = rows > 1 ? all.x.outer_gap : all.depth;
+    some.weight = all.weight;
+    some.y = all.y;
+    some.y_gap = all.outputs;
+    some.bias = all.bias;
+    some.bias_dtype = all.bias_dtype;
+    some.groups = groups_of(all);
+    return some;
+}
+
+cuda_coded many_of(const gpu_codes_product &all, int rows) {
+    cuda_coded many = {};
+    many.x = reinterpret_cast<const char *>(all.x.data);
+    many.weight = all.weight;
+    many.y = all.y;
+    many.bias = all.bias;
+    many.bias_dtype = all.bias_dtype;
+    many.x_gap = rows > 1 ? all.x.outer_gap : all.depth;
+    many.y_gap = all.outputs;
+    many.rows = rows;
+    many.outputs = all.outputs;
+    many.bytes = all.depth;
+    many.groups = groups_of(all);
+    return many;
+}
+
+// Copies of tiles take no row twice.
+bool takes_blocks(const grouped *op, const gpu_codes_product &all, int64_t rows) {
+    return op->is_blocks && gpu_is_aligned(all.y, 0) && (rows == 1 || all.x.outer_gap > 0);
+}
+
+berth_status multiply_blocks(const grouped *op, const gpu_codes_product &all, int rows) {
+    const cuda_some some = some_of(all, rows);
+    const cuda_coded many = many_of(all, rows);
+    const int plan = (rows - 1) / CUDA_SOME_ROWS;
+    return plan < PLANS && op->some[plan].microseconds < cuda_many_groups_time(op, many)
+               ? cuda_some_groups(op, some, op->some[plan], op->dtype)
+               : cuda_many_groups(op, many, op->dtype);
+}
+
 // x as numbers, then every slice.
 berth_status multiply(const grouped *op, const gpu_codes_product &all, int rows, char *room) {
     cuda_widened weights = {};
@@ -180,6 +246,9 @@ berth_status forward(void *self, const berth_op_args *args) {
     call.dtype = op->dtype;
     if (!gpu_is_aligned(call.all.x) || !gpu_is_aligned(call.all.weight, call.all.depth)) {
         return berth_kernel_scaled_linear.forward(op->plain, args);
+    }
+    if (takes_blocks(op, call.all, rows)) {
+        return multiply_blocks(op, call.all, static_cast<int>(rows));
     }
     return rows <= CUDA_FEW_CODES_ROWS
                ? cuda_run_few_codes(op, call)

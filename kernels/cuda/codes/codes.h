@@ -4,6 +4,7 @@
 #ifndef BERTH_KERNELS_CUDA_CODES_H
 #define BERTH_KERNELS_CUDA_CODES_H
 
+#include <cuda/codes/groups.h>
 #include <cuda/mma.h>
 #include <gpu/launch.h>
 
@@ -27,6 +28,8 @@ struct cuda_coded {
     const float *x_scales;
     int x_scale_gap; // 1, or 0: one for all
     const int32_t *sum_bias;
+    // Of e4m3, where columns have scales of their own; the scales above are NULL then.
+    cuda_groups groups;
 
     // Codes of 4 bits: scales [outputs, across] of 16 bits, zero points beside them.
     const uint16_t *group_scales;

@@ -6,13 +6,18 @@
 
 #include <cuda/codes/codes.h>
 
-#define CUDA_MANY_ROWS 192 // of a tile
-#define CUDA_MANY_TILE 128 // outputs
+#define CUDA_MANY_FIRST  128 // rows of the tensor core's operands
+#define CUDA_MANY_SECOND 192
 
 // Whether the product has so many tiles that the multiprocessors end together, and is laid out as
 // copies of tiles want it.
 bool cuda_many_takes(const gpu_op *op, const cuda_coded &all);
 // Results of 16 bits, scaled by rows and outputs, without bias.
 berth_status cuda_many_scaled(const gpu_op *op, const cuda_coded &all, berth_dtype y);
+
+// By scales of groups that are blocks; x, y and their rows are aligned to 16 bytes.
+berth_status cuda_many_groups(const gpu_op *op, const cuda_coded &all, berth_dtype y);
+// What that takes, about, to choose between kernels: microseconds of an H200.
+double cuda_many_groups_time(const gpu_op *op, const cuda_coded &all);
 
 #endif

@@ -4,19 +4,15 @@
 #ifndef BERTH_KERNELS_CUDA_CODES_MANY_RESULTS_H
 #define BERTH_KERNELS_CUDA_CODES_MANY_RESULTS_H
 
-#include <cuda/codes/many_stage.h>
-#include <cuda/codes/many_wgmma.h>
+#include <cuda/codes/many_send.h>
 
 namespace {
 
-constexpr int SUMS = ROWS / 2; // of a thread
-constexpr int PARTS = 2;       // of a tile's rows
+constexpr int ROWS = SECOND; // of a tile
+constexpr int TILE = FIRST;  // outputs
+constexpr int PARTS = 2;     // of a tile's rows
 constexpr int PART_ROWS = ROWS / PARTS;
 constexpr uint32_t OUT_BYTES = PART_ROWS * OWN * 2; // of a group
-
-__device__ void group_sync() {
-    asm volatile("bar.sync %0, 128;" ::"r"(1 + threadIdx.x / 128) : "memory");
-}
 
 // Four matrices of 8 outputs by 8 rows of x; each lane has the address of a row of one.
 template <bool IS_90 = CUDA_IS_90>
@@ -26,24 +22,6 @@ __device__ void store_four(uint32_t to, const uint32_t *matrices) {
             "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
             "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
             : "memory");
-    }
-}
-
-// A box of y on its way, by one thread.
-template <bool IS_90 = CUDA_IS_90>
-__device__ void send_out(const CUtensorMap *y, int output, int row, uint32_t from) {
-    if constexpr (IS_90) {
-        asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];\n"
-                     "cp.async.bulk.commit_group;" ::"l"(y),
-                     "r"(output), "r"(row), "r"(from)
-                     : "memory");
-    }
-}
-
-// Until what this thread has sent out has been read.
-template <bool IS_90 = CUDA_IS_90> __device__ void wait_for_sent() {
-    if constexpr (IS_90) {
-        asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
     }
 }
 

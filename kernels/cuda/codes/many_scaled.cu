@@ -23,24 +23,19 @@ constexpr int MULTIPLYING_REGISTERS = 240;
 
 // ---- groups that multiply -----------------------------------------------------------------------
 
-__device__ void begin_step(uint32_t stage, float *sums, int adds) {
-    const uint32_t own = stage + threadIdx.x / 128 * (OWN * STEP);
+__device__ void begin_step(const many_matrices &matrices, int stage, float *sums, int adds) {
     cuda_group_begin();
 #pragma unroll
-    for (uint32_t i = 0; i < STEP / 32; ++i) {
-        cuda_many_codes(sums, cuda_matrix(own + i * 32, 16),
-                        cuda_matrix(stage + WEIGHT_BYTES + i * 32, 16), i > 0 || adds);
+    for (int i = 0; i < STEP / 32; ++i) {
+        matrices.multiply(stage, i, sums, i > 0 || adds);
     }
     cuda_group_commit();
 }
 
 // A tile's products. A step is released when the next one's are under way.
 __device__ void multiply(const cuda_ring &ring, int steps, cuda_place *place, float *totals) {
+    const many_matrices matrices(ring);
     cuda_place at = *place;
-#pragma unroll
-    for (int i = 0; i < SUMS; ++i) {
-        totals[i] = 0;
-    }
     for (int first = 0; first < steps; first += PROMOTED) {
         float sums[SUMS];
         uint32_t last = 0;
@@ -48,7 +43,7 @@ __device__ void multiply(const cuda_ring &ring, int steps, cuda_place *place, fl
         cuda_settle<SUMS>(sums);
         for (int i = first; i < end; ++i) {
             cuda_barrier_wait(ring.full + 8 * at.stage, at.parity);
-            begin_step(ring.memory + at.stage * STAGE_BYTES, sums, i > first);
+            begin_step(matrices, at.stage, sums, i > first);
             if (i > first) {
                 cuda_group_wait<1>();
                 cuda_barrier_arrive_warp(last);
@@ -74,7 +69,7 @@ __device__ void multiply_all(const many_call &in, const cuda_ring &ring, const C
     cuda_place at = {0, 0};
     for (int tile = static_cast<int>(blockIdx.x); tile < in.tiles();
          tile += static_cast<int>(gridDim.x)) {
-        float totals[SUMS];
+        float totals[SUMS] = {};
         const many_ends ends(in, place_of(in, tile), of_rows);
         multiply(ring, in.steps, &at, totals);
         finish<T>(ends, totals, y, out);
@@ -91,22 +86,12 @@ __global__ void __launch_bounds__(THREADS, 1)
     extern __shared__ __align__(1024) unsigned char shared[];
     __shared__ __align__(8) uint64_t signals[2 * STAGES];
     __shared__ __align__(8) float of_rows[GROUPS][ROWS];
-    const uint32_t signal = static_cast<uint32_t>(__cvta_generic_to_shared(signals));
-    const cuda_ring ring = {static_cast<uint32_t>(__cvta_generic_to_shared(shared)), signal,
-                            signal + 8 * STAGES};
-    if (threadIdx.x == 0) {
-        for (int stage = 0; stage < STAGES; ++stage) {
-            cuda_barrier_init(ring.full + 8 * stage, 1);
-            cuda_barrier_init(ring.empty + 8 * stage, GROUPS * 4);
-        }
-        cuda_barrier_publish();
-    }
-    __syncthreads();
+    const cuda_ring ring = make_ring(shared, signals, 1);
     gpu_wait_for_inputs();
     if (threadIdx.x >= GROUPS * 128) {
         cuda_give_back<BRINGING_REGISTERS>();
         if (threadIdx.x == GROUPS * 128) {
-            bring(in, ring, &weight, &x);
+            bring(in, ring, {&weight, &x, false});
         }
     } else {
         cuda_ask_for<MULTIPLYING_REGISTERS>();
@@ -116,41 +101,12 @@ __global__ void __launch_bounds__(THREADS, 1)
 
 // ---- the host's side ----------------------------------------------------------------------------
 
-int tiles_of(int count, int of) {
-    return static_cast<int>(gpu_ceil(count, of));
-}
-
-bool describe(const cuda_coded &all, CUtensorMap *weight, CUtensorMap *x, CUtensorMap *y) {
-    constexpr CUtensorMapDataType CODES = CU_TENSOR_MAP_DATA_TYPE_UINT8;
-    constexpr CUtensorMapDataType NUMBERS = CU_TENSOR_MAP_DATA_TYPE_UINT16;
-    constexpr CUtensorMapSwizzle ORDER = CU_TENSOR_MAP_SWIZZLE_128B;
-    const int64_t y_bytes = int64_t{all.outputs} * 2;
-    return cuda_describe_boxes(
-               {all.weight, all.outputs, all.bytes, all.bytes, TILE, STEP, CODES, ORDER}, weight) &&
-           cuda_describe_boxes({all.x, all.rows, all.bytes, all.x_gap, ROWS, STEP, CODES, ORDER},
-                               x) &&
-           cuda_describe_boxes(
-               {all.y, all.rows, y_bytes, all.y_gap * 2, PART_ROWS, OWN, NUMBERS, ORDER}, y);
-}
-
 template <typename T> berth_status launch(const gpu_op *op, const cuda_coded &all) {
     const auto kernel = many_kernel<T>;
-    CUtensorMap weight;
-    CUtensorMap x;
-    CUtensorMap y;
-    const many_call call = {all, tiles_of(all.bytes, STEP), tiles_of(all.outputs, TILE),
-                            tiles_of(all.rows, ROWS)};
-    if (!describe(all, &weight, &x, &y)) {
-        return BERTH_PLUGIN_FAIL(op->host, BERTH_UNAVAILABLE,
-                                 "the driver does not describe a product's tiles");
-    }
     const berth_status has_room = cuda_allow_shared(op, kernel, SHARED_BYTES);
-    if (has_room != BERTH_OK) {
-        return has_room;
-    }
-    const gpu_grid grid = {dim3(static_cast<unsigned>(op->gpu->multiprocessors[op->device])),
-                           dim3(THREADS), SHARED_BYTES};
-    return gpu_run(op, "a product of many rows of codes", grid, kernel, call, weight, x, y);
+    return has_room == BERTH_OK
+               ? start(op, kernel, call_of(all, TILE, ROWS), {PART_ROWS, SHARED_BYTES})
+               : has_room;
 }
 
 } // namespace

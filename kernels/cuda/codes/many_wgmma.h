@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of a group of four warps for kernels of many rows: 64 outputs by 192 rows of codes of
-// e4m3, 32 deep, both operands in shared memory as panels of 128 bytes (wgmma.h), sums in f32.
+// Products of a group of four warps for kernels of many rows: 64 by 192 rows of codes of e4m3, 32
+// deep, both operands in shared memory as panels of 128 bytes (wgmma.h), sums in f32.
 // Compute capability 9.0.
 #ifndef BERTH_KERNELS_CUDA_CODES_MANY_WGMMA_H
 #define BERTH_KERNELS_CUDA_CODES_MANY_WGMMA_H

@@ -58,7 +58,7 @@ berth_status cuda_linear_open(const gpu_op *op, const berth_op_site *site, cuda_
     shape.bias = site->inputs[CUDA_LINEAR_BIAS] ? op : nullptr; // only whether there is one
     out->has_few = shape.dtype != BERTH_DTYPE_F32;
     if (out->has_few && op->gpu->groups[op->device]) {
-        out->some = cuda_some_plan_for(op, shape.outputs, shape.depth * 2);
+        out->some = cuda_some_plan_for(op, {CUDA_SOME_ROWS, shape.outputs, shape.depth * 2});
     }
     return cuda_lt_open(op, shape, cuda_max_rows(site, CUDA_LINEAR_X), &out->lt);
 }

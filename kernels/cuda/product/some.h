@@ -5,9 +5,10 @@
 #ifndef BERTH_KERNELS_CUDA_PRODUCT_SOME_H
 #define BERTH_KERNELS_CUDA_PRODUCT_SOME_H
 
+#include <cuda/codes/groups.h>
 #include <gpu/launch.h>
 
-#define CUDA_SOME_ROWS 64 // at most
+#define CUDA_SOME_ROWS 64 // of a tile
 
 struct cuda_some {
     int rows, outputs;
@@ -25,17 +26,21 @@ struct cuda_some {
     const float *scales;
     const float *x_scales;
     int x_scale_gap; // 1; 0: of all rows
+    // Where columns have scales of their own; the scales above are NULL then.
+    cuda_groups groups;
 };
 
-// How a product is divided: tiles of so many outputs, and the depth of each among the blocks of a
-// cluster.
+// How a product of up to so many rows is divided: tiles of so many outputs, and the depth of each
+// among the blocks of a cluster.
 struct cuda_some_plan {
+    int rows;
     int tile;  // 0: the product is not for this kernel
     int split; // blocks
+    double microseconds;
 };
 
-// At start-up.
-cuda_some_plan cuda_some_plan_for(const gpu_op *op, int outputs, int bytes);
+// At start-up, for a multiple of CUDA_SOME_ROWS; `all` has rows, outputs and bytes.
+cuda_some_plan cuda_some_plan_for(const gpu_op *op, const cuda_some &all);
 // Whether the plan is one, rows are few enough, and x, y and their rows are aligned to 16 bytes.
 bool cuda_some_takes(const cuda_some &all, const cuda_some_plan &plan);
 // bf16 or f16.
@@ -43,6 +48,9 @@ berth_status cuda_some_numbers(const gpu_op *op, const cuda_some &all, const cud
                                berth_dtype dtype);
 // x and weight of f8_e4m3fn.
 berth_status cuda_some_scaled(const gpu_op *op, const cuda_some &all, const cuda_some_plan &plan,
+                              berth_dtype y);
+// The same by scales of groups that are blocks.
+berth_status cuda_some_groups(const gpu_op *op, const cuda_some &all, const cuda_some_plan &plan,
                               berth_dtype y);
 
 #endif

@@ -24,10 +24,11 @@ template <int N> struct some_ends {
                           all.bias ? gpu_load_any(all.bias, all.bias_dtype, output) : 0.0f};
         }
     }
-    __device__ void keep_rows(const cuda_some &all) {
+    __device__ void keep_rows(const cuda_some &all, int first) {
         const int row = static_cast<int>(threadIdx.x);
         if (row < ROWS) {
-            rows[row] = all.scales ? all.x_scales[min(row, all.rows - 1) * all.x_scale_gap] : 1.0f;
+            const int its = min(first + row, all.rows - 1);
+            rows[row] = all.scales ? all.x_scales[its * all.x_scale_gap] : 1.0f;
         }
     }
 };
@@ -56,12 +57,13 @@ template <typename T, int N> struct some_quad {
         pairs[1] = cuda_pair(sums.z * (second * left.x) + left.y,
                              sums.w * (second * right.x) + right.y, T{});
     }
-    // To y, `first` being the tile's first output.
-    __device__ void store(const cuda_some &all, int first) const {
-        T *to = static_cast<T *>(all.y) + row * all.y_gap + first + output;
+    // To y, of a tile.
+    __device__ void store(const cuda_some &all, const some_part &tile) const {
+        const int64_t first = tile.row + row;
+        T *to = static_cast<T *>(all.y) + first * all.y_gap + tile.output + output;
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            if (row + 8 * i < all.rows && first + output < all.outputs) {
+            if (first + 8 * i < all.rows && tile.output + output < all.outputs) {
                 *reinterpret_cast<uint32_t *>(to + 8 * i * all.y_gap) = pairs[i];
             }
         }
@@ -89,14 +91,15 @@ __device__ void lay_out(const some_ends<N> &ends, const float *totals, uint32_t 
 
 // From there to y, 16 bytes at a time.
 template <typename T, int N>
-__device__ void write_out(const cuda_some &all, int first, uint32_t out) {
+__device__ void write_out(const cuda_some &all, const some_part &tile, uint32_t out) {
     constexpr int PIECES = GROUPS * N / 8; // of a row
+    const int rows = min(all.rows - tile.row, ROWS);
 #pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x); i < all.rows * PIECES; i += THREADS) {
+    for (int i = static_cast<int>(threadIdx.x); i < rows * PIECES; i += THREADS) {
         const int row = i / PIECES;
-        const int output = first + i % PIECES * 8;
+        const int output = tile.output + i % PIECES * 8;
         if (output < all.outputs) {
-            T *to = static_cast<T *>(all.y) + row * all.y_gap + output;
+            T *to = static_cast<T *>(all.y) + (tile.row + row) * all.y_gap + output;
             *reinterpret_cast<uint4 *>(to) =
                 cuda_load_shared(out + static_cast<uint32_t>(row) * OUT_GAP<N> + i % PIECES * 16);
         }
@@ -139,7 +142,8 @@ template <int N> __device__ void hand_over(uint32_t room, const float *totals) {
 
 // The quads that this block finishes, added up in the blocks' order.
 template <typename T, int N>
-__device__ void finish(const cuda_some &all, const some_ends<N> &ends, int first, uint32_t room) {
+__device__ void finish(const cuda_some &all, const some_ends<N> &ends, const some_part &tile,
+                       uint32_t room) {
     const int each = quads_each<N>(static_cast<int>(gridDim.y));
     const int begin = static_cast<int>(blockIdx.y) * each;
     uint32_t from = room + threadIdx.x * 16;
@@ -154,7 +158,7 @@ __device__ void finish(const cuda_some &all, const some_ends<N> &ends, int first
                     sums.z + __uint_as_float(bits.z), sums.w + __uint_as_float(bits.w)};
             part += static_cast<uint32_t>(each * THREADS) * 16;
         }
-        some_quad<T, N>(ends, quad, sums).store(all, first);
+        some_quad<T, N>(ends, quad, sums).store(all, tile);
         from += THREADS * 16;
     }
 }

@@ -36,16 +36,20 @@ struct some_call {
 struct some_rings {
     cuda_ring weights;
     cuda_ring x;
+    void *scales; // of groups, a step's beside each stage of x; NULL: there are none
 };
 
-// The steps of a block, whose number in the cluster is blockIdx.y.
+// The tile of a block, and its steps. Its number in the cluster is blockIdx.y; blocks that have the
+// same weights are neighbours along x, as they begin together and find each other's in the second
+// cache.
 struct some_part {
     int output; // the tile's first
+    int row;
     int begin;
     int end;
 
     __device__ some_part(const some_call &in, int tile)
-        : output(static_cast<int>(blockIdx.x) * tile),
+        : output(static_cast<int>(blockIdx.z) * tile), row(static_cast<int>(blockIdx.x) * ROWS),
           begin(in.steps * static_cast<int>(blockIdx.y) / static_cast<int>(gridDim.y)),
           end(in.steps * static_cast<int>(blockIdx.y + 1) / static_cast<int>(gridDim.y)) {
     }
@@ -79,7 +83,7 @@ __device__ void bring_x(const some_part &part, const cuda_ring &ring, const CUte
         const uint32_t full = ring.full + 8 * at.stage;
         cuda_barrier_wait(ring.empty + 8 * at.stage, at.parity);
         cuda_barrier_expect(full, X_BYTES);
-        cuda_tile_copy(ring.memory + at.stage * X_BYTES, x, step * STEP, 0, full);
+        cuda_tile_copy(ring.memory + at.stage * X_BYTES, x, step * STEP, part.row, full);
         at.go_on(X_STAGES<N>);
     }
 }
