@@ -180,6 +180,11 @@ static const berth_op_case cases[] = {
         "w13_scale=f32[32,12,16](0.001,0.002)*0.25 w2_weight=f8_e4m3fn[32,2048,768]<100*0.25 "
         "w2_scale=f32[32,16,6](0.001,0.002)*0.25 topk_weights=f32[T,8](0,1) "
         "topk_ids=i32[T,8]<32 code=e4m3 group_shape=128,128 input=group"),
+    MOE("quantized_experts", "32x768-512-e4m3", 512, 8, 2048, 768,
+        "x=x[T,2048] w13_weight=f8_e4m3fn[32,1536,2048]<100 "
+        "w13_scale=f32[32,12,16](0.001,0.002) w2_weight=f8_e4m3fn[32,2048,768]<100 "
+        "w2_scale=f32[32,16,6](0.001,0.002) topk_weights=f32[T,8](0,1) "
+        "topk_ids=i32[T,8]<32 code=e4m3 group_shape=128,128 input=group"),
     MOE("quantized_experts", "32x768-1-u4", 1, 8, 2048, 768,
         "x=x[T,2048] w13_weight=u8[32,1536,1024]<256*0.25 "
         "w13_scale=bf16[32,1536,16](0.01,0.02)*0.25 w2_weight=u8[32,2048,384]<256*0.25 "

@@ -38,6 +38,15 @@ static __device__ inline void cuda_barrier_arrive_warp(uint32_t barrier) {
     }
 }
 
+// One, when the copies of 16 bytes that this thread has begun are there (mma.h).
+template <bool IS_90 = CUDA_IS_90>
+static __device__ inline void cuda_barrier_arrive_copied(uint32_t barrier) {
+    if constexpr (IS_90) {
+        asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier)
+                     : "memory");
+    }
+}
+
 // An arrival, and so many bytes that copies still have to bring.
 template <bool IS_90 = CUDA_IS_90>
 static __device__ inline void cuda_barrier_expect(uint32_t barrier, uint32_t bytes) {

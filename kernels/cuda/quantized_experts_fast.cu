@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantized_experts on CUDA's tensor cores, 16-bit types. Few rows are codes/few_codes.cu's. Of
-// many a block has 64 by 64 outputs of an expert; codes of both sides become numbers of x's type,
-// exactly, on their way to shared memory, and sums of a group are scaled in f32. All else is
-// gpu.quantized_experts', few rows below compute capability 9, too.
+// quantized_experts on CUDA's tensor cores, 16-bit types. Few rows are codes/few_codes.cu's, many
+// of e4m3 on both sides codes/experts_blocks.cu's. Of others a block has 64 by 64 outputs of an
+// expert; codes of both sides become numbers of x's type, exactly, on their way to shared memory,
+// and sums of a group are scaled in f32. All else is gpu.quantized_experts', few rows below compute
+// capability 9, too.
+#include <cuda/codes/experts_blocks.h>
 #include <cuda/codes/few_codes.h>
 #include <cuda/mma.h>
 #include <cuda/pieces.h>
@@ -261,6 +263,16 @@ berth_status multiply_few(const gpu_coded *op, const gpu_coded_call &call,
     return cuda_run_few_codes(op, {call.choices, all, op->dtype});
 }
 
+berth_status multiply_blocks(const gpu_coded *op, const gpu_coded_call &call,
+                             const gpu_codes_product &all, unsigned) {
+    return cuda_experts_blocks(op, call, all);
+}
+
+bool are_blocks(const gpu_coded *op) {
+    return op->gpu->groups[op->device] && cuda_experts_are_blocks(op, op->stacks[0]) &&
+           cuda_experts_are_blocks(op, op->stacks[1]);
+}
+
 bool takes_few(const gpu_coded *op, int stack) {
     const gpu_coded_stack &of = op->stacks[stack];
     return cuda_few_codes_takes(op->code, of.scales, of.depth);
@@ -277,7 +289,9 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
     const berth_status status = gpu_coded_create(site, device, out_self);
     gpu_coded *self = static_cast<gpu_coded *>(*out_self);
     if (status == BERTH_OK) {
-        self->multiply = self->kind != GPU_CODES_NVFP4 ? multiply_many : nullptr;
+        self->multiply = are_blocks(self)                ? multiply_blocks
+                         : self->kind != GPU_CODES_NVFP4 ? multiply_many
+                                                         : nullptr;
         self->multiply_few =
             self->gpu->overlaps[self->device] && takes_few(self, 0) && takes_few(self, 1)
                 ? multiply_few

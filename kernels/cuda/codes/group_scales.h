@@ -14,13 +14,6 @@ template <int ROWS, int PARTS> struct cuda_step_scales {
     float parts[PARTS];
 };
 
-// A tile: its first row and output, how many of both there are, and a part's outputs.
-struct cuda_scaled_tile {
-    int row, rows;
-    int output, outputs;
-    int part;
-};
-
 // What a lane brings.
 template <int ROWS, int PARTS> struct cuda_lane_scales {
     static_assert(ROWS % 32 == 0 && PARTS <= 32);
@@ -30,14 +23,15 @@ template <int ROWS, int PARTS> struct cuda_lane_scales {
     float rows[ROWS / 32];
     float part;
 
-    __device__ cuda_lane_scales(const cuda_groups &all, const cuda_scaled_tile &tile)
-        : groups(all) {
-        const int lane = static_cast<int>(threadIdx.x) % 32;
+    // `begin`: of the scales of part lane % PARTS.
+    __device__ cuda_lane_scales(const cuda_groups &all, int64_t begin) : groups(all), block(begin) {
+    }
+    // x_row(row): which row of x is that of the tile.
+    template <typename F> __device__ void choose(F x_row) {
 #pragma unroll
         for (int i = 0; i < ROWS / 32; ++i) {
-            its[i] = min(tile.row + lane + i * 32, tile.rows - 1);
+            its[i] = x_row(static_cast<int>(threadIdx.x) % 32 + i * 32);
         }
-        block = all.begin_of(min(tile.output + lane % PARTS * tile.part, tile.outputs - 1));
     }
     __device__ void load(int step) {
         const int group = groups.of_step(step);

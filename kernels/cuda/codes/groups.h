@@ -10,7 +10,7 @@
 #define CUDA_GROUP_PART 64
 
 struct cuda_groups {
-    gpu_code_scales weight; // data NULL: there are none
+    gpu_code_scales weight; // data NULL: there are none, or 1 of all columns
     const float *x;
     int64_t x_gap; // from row to row, 0: one for all
     int x_step;    // from group to group, 0: one a row
@@ -28,7 +28,7 @@ struct cuda_groups {
         return output / static_cast<int>(weight.rows) * weight.across;
     }
     __device__ float of_weight(int64_t begin, int group) const {
-        return gpu_load_any(weight.data, weight.dtype, begin + group);
+        return weight.data ? gpu_load_any(weight.data, weight.dtype, begin + group) : 1.0f;
     }
 };
 

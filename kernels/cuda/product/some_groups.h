@@ -24,11 +24,13 @@ template <int N>
 __device__ void bring_scales(const cuda_some &all, const some_part &part, const cuda_ring &ring,
                              some_scales<N> *room) {
     constexpr int PARTS = GROUPS * N / 8;
-    const cuda_scaled_tile tile = {part.row, all.rows, part.output, all.outputs, 8};
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int output = min(part.output + lane % PARTS * 8, all.outputs - 1);
+    cuda_lane_scales<ROWS, PARTS> own(all.groups, all.groups.begin_of(output));
     cuda_place at = {0, 1};
     gpu_wait_for_inputs();
-    cuda_bring_scales<ROWS, PARTS>({all.groups, tile}, part.begin, part.end,
-                                   {ring, X_STAGES<N>, room}, &at);
+    own.choose([&](int row) { return min(part.row + row, all.rows - 1); });
+    cuda_bring_scales<ROWS, PARTS>(own, part.begin, part.end, {ring, X_STAGES<N>, room}, &at);
 }
 
 // Of a thread: those of its rows g and g + 8 (some_results.h), and of its group's outputs.
