@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantized_experts on CUDA's tensor cores, 16-bit types. Few rows are codes/few_codes.cu's, many
-// of e4m3 on both sides codes/experts_blocks.cu's. Of others a block has 64 by 64 outputs of an
-// expert; codes of both sides become numbers of x's type, exactly, on their way to shared memory,
-// and sums of a group are scaled in f32. All else is gpu.quantized_experts', few rows below compute
-// capability 9, too.
-#include <cuda/codes/experts_blocks.h>
+// quantized_experts on CUDA's tensor cores, 16-bit types. Few rows are codes/few_codes.cu's. Of
+// many, those of e4m3 on both sides are experts/blocks.cu's, and numbers by codes
+// experts/widened.cu's. Of others, and below compute capability 9.0, a block has 64 by 64 outputs
+// of an expert; codes of both sides become numbers of x's type, exactly, on their way to shared
+// memory, and sums of a group are scaled in f32. All else is gpu.quantized_experts'.
 #include <cuda/codes/few_codes.h>
+#include <cuda/experts/blocks.h>
+#include <cuda/experts/widened.h>
 #include <cuda/mma.h>
 #include <cuda/pieces.h>
 #include <gpu/coded_experts.h>
@@ -268,9 +269,17 @@ berth_status multiply_blocks(const gpu_coded *op, const gpu_coded_call &call,
     return cuda_experts_blocks(op, call, all);
 }
 
-bool are_blocks(const gpu_coded *op) {
-    return op->gpu->groups[op->device] && cuda_experts_are_blocks(op, op->stacks[0]) &&
-           cuda_experts_are_blocks(op, op->stacks[1]);
+// Numbers are written and read, four bytes a code: of fewer rows an expert that takes longer.
+berth_status multiply_widened(const gpu_coded *op, const gpu_coded_call &call,
+                              const gpu_codes_product &all, unsigned tiles) {
+    const int64_t least = berth_code_is_half(op->code) ? 32 : 128;
+    return call.choices.count >= least * op->experts ? cuda_experts_widened(op, call, all)
+                                                     : multiply_many(op, call, all, tiles);
+}
+
+// Whether both stacks are such.
+bool are(const gpu_coded *op, bool (*such)(const gpu_coded *op, const gpu_coded_stack &of)) {
+    return op->gpu->groups[op->device] && such(op, op->stacks[0]) && such(op, op->stacks[1]);
 }
 
 bool takes_few(const gpu_coded *op, int stack) {
@@ -289,15 +298,23 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
     const berth_status status = gpu_coded_create(site, device, out_self);
     gpu_coded *self = static_cast<gpu_coded *>(*out_self);
     if (status == BERTH_OK) {
-        self->multiply = are_blocks(self)                ? multiply_blocks
-                         : self->kind != GPU_CODES_NVFP4 ? multiply_many
-                                                         : nullptr;
+        self->multiply = are(self, cuda_experts_are_blocks)    ? multiply_blocks
+                         : are(self, cuda_experts_are_widened) ? multiply_widened
+                         : self->kind != GPU_CODES_NVFP4       ? multiply_many
+                                                               : nullptr;
         self->multiply_few =
             self->gpu->overlaps[self->device] && takes_few(self, 0) && takes_few(self, 1)
                 ? multiply_few
                 : nullptr;
     }
     return status;
+}
+
+uint64_t workspace(void *self, uint64_t tokens) {
+    const gpu_coded *op = static_cast<const gpu_coded *>(self);
+    const int64_t shared = static_cast<int64_t>(gpu_coded_workspace(self, tokens));
+    return static_cast<uint64_t>(gpu_even(shared)) +
+           (op->multiply == multiply_widened ? cuda_experts_widened_bytes(op) : 0);
 }
 
 } // namespace
@@ -314,7 +331,7 @@ const berth_op_impl berth_kernel_quantized_experts_fast = {
     .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,
     .supports = supports,
     .create = create,
-    .workspace = gpu_coded_workspace,
+    .workspace = workspace,
     .forward = gpu_coded_forward,
     .destroy = gpu_destroy,
 };

@@ -26,6 +26,7 @@ struct gpu_coded_call {
     char *numbers[2]; // the products' inputs as codes, or of x's type where they stay floats
     float *scales[2];
     char *inner; // of the first product; the second's result comes to the same place
+    char *more;  // what a faster kernel has asked for behind gpu_coded_workspace
 };
 
 struct gpu_coded : gpu_op {

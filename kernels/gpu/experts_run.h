@@ -8,6 +8,13 @@
 #include "each.h"
 #include "experts.h"
 
+struct gpu_experts;
+
+// A product of many rows by a faster kernel. x, its rows and the weight are aligned to 16 bytes,
+// and rows of the weight are made of 16 bytes.
+typedef berth_status (*gpu_experts_faster)(const gpu_op *op, const gpu_experts &all,
+                                           const gpu_expert_product &product);
+
 // Weights of the experts of a layer, and what lies between the steps: [rows, …] of x's type.
 struct gpu_experts {
     berth_moe moe;
@@ -19,9 +26,10 @@ struct gpu_experts {
     gpu_ordered ordered;
     int64_t rows;
     bool is_few;
-    char *inner;  // of the first product
-    char *middle; // activated
-    char *outer;  // of the second product; may be the memory of `inner`
+    char *inner;               // of the first product
+    char *middle;              // activated
+    char *outer;               // of the second product; may be the memory of `inner`
+    gpu_experts_faster faster; // NULL: none
 };
 
 // Weights and biases of a call, w2's behind w13's.
@@ -54,17 +62,20 @@ static inline int64_t gpu_experts_tiles(int64_t rows, int64_t experts) {
 template <typename T, typename W>
 static berth_status gpu_experts_multiply(const gpu_op *op, const gpu_experts &all,
                                          const gpu_expert_product &product) {
+    const bool is_wide = product.depth % gpu_wide<W> == 0 && gpu_is_aligned(product.x) &&
+                         reinterpret_cast<uintptr_t>(product.weight) % 16 == 0;
     if (all.is_few) {
         const gpu_grid grid = {
             dim3(gpu_ceil(product.outputs, GPU_EXPERTS_WARPS), static_cast<unsigned>(all.rows)),
             dim3(32, GPU_EXPERTS_WARPS), 0};
         constexpr int N = gpu_wide<W> < gpu_wide<T> ? gpu_wide<W> : gpu_wide<T>;
         const char *name = "experts of few rows";
-        const bool is_wide = product.depth % gpu_wide<W> == 0 && gpu_is_aligned(product.x) &&
-                             reinterpret_cast<uintptr_t>(product.weight) % 16 == 0;
         return is_wide
                    ? gpu_run(op, name, grid, gpu_expert_few_kernel<T, W, N>, all.choices, product)
                    : gpu_run(op, name, grid, gpu_expert_few_kernel<T, W, 1>, all.choices, product);
+    }
+    if (all.faster && is_wide) {
+        return all.faster(op, all, product);
     }
     const int experts = static_cast<int>(all.w13_weight->shape[0]);
     const gpu_grid grid = {dim3(gpu_ceil(product.outputs, GPU_TILE),

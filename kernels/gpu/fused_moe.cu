@@ -1,25 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // fused_moe on a GPU, and what the other whole mixtures of experts share with it: which choices are
 // multiplied how, the memory between the steps. Which way it goes follows from sizes alone.
-#include "experts_run.h"
 #include "mixture.h"
 
 namespace {
 
 enum { X, W13_WEIGHT, W2_WEIGHT, TOPK_WEIGHTS, TOPK_IDS, W13_BIAS, W2_BIAS, EXPERT_MAP };
 
-struct mixture : gpu_op {
-    berth_moe moe;
-    berth_dim tokens; // of x
-    int64_t per_token;
-    int64_t experts;
-    int64_t widest; // of the rows of both products
-    int64_t width;  // of the activated
-    int64_t bytes;  // of an element
-};
-
 // Lays the workspace of so many choices out; returns its bytes.
-int64_t lay_out(const mixture *op, int64_t choices, char *memory, gpu_experts *out) {
+int64_t lay_out(const gpu_mixture *op, int64_t choices, char *memory, gpu_experts *out) {
     const int64_t tables = gpu_ordered_at(memory, op->experts, choices, &out->ordered);
     const int64_t products = gpu_even(choices * op->widest * op->bytes);
     out->inner = memory + tables;
@@ -28,9 +17,10 @@ int64_t lay_out(const mixture *op, int64_t choices, char *memory, gpu_experts *o
     return tables + products + choices * op->width * op->bytes;
 }
 
-gpu_experts begin(const mixture *op, const berth_op_args *args) {
+gpu_experts begin(const gpu_mixture *op, const berth_op_args *args) {
     gpu_experts all = gpu_experts_of(args, W13_WEIGHT, W13_BIAS);
     all.moe = op->moe;
+    all.faster = op->faster;
     all.choices = gpu_choices_of(args->inputs[TOPK_IDS], args->inputs[TOPK_WEIGHTS],
                                  args->inputs[EXPERT_MAP], op->experts);
     all.rows = all.choices.count;
@@ -51,9 +41,9 @@ berth_status gpu_mixture_supports(const berth_op_site *site, const berth_device 
 
 berth_status gpu_mixture_create(const berth_op_site *site, const berth_device *device,
                                 void **out_self) {
-    const berth_status status = gpu_new<mixture>(site, device, out_self);
+    const berth_status status = gpu_new<gpu_mixture>(site, device, out_self);
     if (status == BERTH_OK) {
-        mixture *self = static_cast<mixture *>(*out_self);
+        gpu_mixture *self = static_cast<gpu_mixture *>(*out_self);
         const berth_value_type *w13 = site->inputs[W13_WEIGHT];
         const berth_value_type *w2 = site->inputs[W2_WEIGHT];
         self->moe = berth_moe_read(site);
@@ -69,14 +59,14 @@ berth_status gpu_mixture_create(const berth_op_site *site, const berth_device *d
 }
 
 uint64_t gpu_mixture_workspace(void *self, uint64_t tokens) {
-    const mixture *op = static_cast<const mixture *>(self);
+    const gpu_mixture *op = static_cast<const gpu_mixture *>(self);
     gpu_experts unused;
     const int64_t rows = static_cast<int64_t>(gpu_extent(op->tokens, tokens));
     return static_cast<uint64_t>(lay_out(op, rows * op->per_token, nullptr, &unused));
 }
 
 berth_status gpu_mixture_forward(void *self, const berth_op_args *args) {
-    const mixture *op = static_cast<const mixture *>(self);
+    const gpu_mixture *op = static_cast<const gpu_mixture *>(self);
     const berth_tensor *x = args->inputs[X];
     if (x->shape[0] == 0) {
         return BERTH_OK;

@@ -1,19 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // moe_experts on a GPU: every expert on its own rows, which stand together already.
-#include "experts_run.h"
+#include "mixture.h"
 
 namespace {
 
 enum { EXPERT_X, EXPERT_FIRST, W13_WEIGHT, W2_WEIGHT, W13_BIAS, W2_BIAS };
-
-struct runner : gpu_op {
-    berth_moe moe;
-    berth_dim rows; // of expert_x
-    int64_t experts;
-    int64_t inner; // rows of w13
-    int64_t width; // columns of w2
-    int64_t bytes; // of an element
-};
 
 // One thread: an expert's tiles begin where those of the one before it end.
 __global__ void tiles_kernel(gpu_ordered ordered, int experts) {
@@ -44,36 +35,16 @@ berth_status supports(const berth_op_site *site, const berth_device *) {
                : BERTH_PLUGIN_FAIL(site->host, BERTH_UNSUPPORTED, "weights of one type");
 }
 
-berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
-    const berth_status status = gpu_new<runner>(site, device, out_self);
-    if (status == BERTH_OK) {
-        runner *self = static_cast<runner *>(*out_self);
-        self->moe = berth_moe_read(site);
-        self->moe.activation = berth_moe_gated(self->moe.activation);
-        self->rows = site->inputs[EXPERT_X]->dims[0];
-        self->experts = site->inputs[W13_WEIGHT]->dims[0].b;
-        self->inner = site->inputs[W13_WEIGHT]->dims[1].b;
-        self->width = site->inputs[W2_WEIGHT]->dims[2].b;
-        self->bytes = BERTH_DTYPE_BITS(site->inputs[EXPERT_X]->dtype) / 8;
-    }
-    return status;
-}
-
 // Tiles, in a whole number of the widest loads; then both steps' rows.
-int64_t tiles_bytes(const runner *op) {
+int64_t tiles_bytes(const gpu_expert_rows *op) {
     return (op->experts + 1 + 63) / 64 * 256;
 }
 
-uint64_t workspace(void *self, uint64_t tokens) {
-    const runner *op = static_cast<const runner *>(self);
-    const int64_t rows = static_cast<int64_t>(gpu_extent(op->rows, tokens));
-    return static_cast<uint64_t>(tiles_bytes(op) + rows * (op->inner + op->width) * op->bytes);
-}
-
-gpu_experts begin(const runner *op, const berth_op_args *args) {
+gpu_experts begin(const gpu_expert_rows *op, const berth_op_args *args) {
     char *room = static_cast<char *>(berth_gpu_data(args->workspace));
     gpu_experts all = gpu_experts_of(args, W13_WEIGHT, W13_BIAS);
     all.moe = op->moe;
+    all.faster = op->faster;
     all.rows = args->inputs[EXPERT_X]->shape[0];
     all.ordered.first = static_cast<int32_t *>(berth_gpu_data(args->inputs[EXPERT_FIRST]));
     all.ordered.tiles = reinterpret_cast<int32_t *>(room);
@@ -84,7 +55,7 @@ gpu_experts begin(const runner *op, const berth_op_args *args) {
 }
 
 template <typename T>
-berth_status run(const runner *op, const berth_op_args *args, const gpu_experts &all) {
+berth_status run(const gpu_expert_rows *op, const berth_op_args *args, const gpu_experts &all) {
     const berth_tensor *x = args->inputs[EXPERT_X];
     const int experts = static_cast<int>(op->experts);
     const gpu_grid rows = {dim3(static_cast<unsigned>(all.rows)), dim3(GPU_CHOICES_THREADS), 0};
@@ -97,8 +68,32 @@ berth_status run(const runner *op, const berth_op_args *args, const gpu_experts 
                               : status;
 }
 
-berth_status forward(void *self, const berth_op_args *args) {
-    const runner *op = static_cast<const runner *>(self);
+} // namespace
+
+berth_status gpu_expert_rows_create(const berth_op_site *site, const berth_device *device,
+                                    void **out_self) {
+    const berth_status status = gpu_new<gpu_expert_rows>(site, device, out_self);
+    if (status == BERTH_OK) {
+        gpu_expert_rows *self = static_cast<gpu_expert_rows *>(*out_self);
+        self->moe = berth_moe_read(site);
+        self->moe.activation = berth_moe_gated(self->moe.activation);
+        self->rows = site->inputs[EXPERT_X]->dims[0];
+        self->experts = site->inputs[W13_WEIGHT]->dims[0].b;
+        self->inner = site->inputs[W13_WEIGHT]->dims[1].b;
+        self->width = site->inputs[W2_WEIGHT]->dims[2].b;
+        self->bytes = BERTH_DTYPE_BITS(site->inputs[EXPERT_X]->dtype) / 8;
+    }
+    return status;
+}
+
+uint64_t gpu_expert_rows_workspace(void *self, uint64_t tokens) {
+    const gpu_expert_rows *op = static_cast<const gpu_expert_rows *>(self);
+    const int64_t rows = static_cast<int64_t>(gpu_extent(op->rows, tokens));
+    return static_cast<uint64_t>(tiles_bytes(op) + rows * (op->inner + op->width) * op->bytes);
+}
+
+berth_status gpu_expert_rows_forward(void *self, const berth_op_args *args) {
+    const gpu_expert_rows *op = static_cast<const gpu_expert_rows *>(self);
     const gpu_experts all = begin(op, args);
     const gpu_grid one = {dim3(1), dim3(1), 0};
     if (all.rows == 0) {
@@ -112,8 +107,6 @@ berth_status forward(void *self, const berth_op_args *args) {
                                 });
 }
 
-} // namespace
-
 extern "C" {
 extern const berth_op_impl berth_kernel_moe_experts;
 const berth_op_impl berth_kernel_moe_experts = {
@@ -121,9 +114,9 @@ const berth_op_impl berth_kernel_moe_experts = {
     .revision = 1,
     .flags = BERTH_IMPL_CAPTURABLE | BERTH_IMPL_DETERMINISTIC,
     .supports = supports,
-    .create = create,
-    .workspace = workspace,
-    .forward = forward,
+    .create = gpu_expert_rows_create,
+    .workspace = gpu_expert_rows_workspace,
+    .forward = gpu_expert_rows_forward,
     .destroy = gpu_destroy,
 };
 }

@@ -143,7 +143,8 @@ gpu_coded_call begin(const gpu_coded *op, const berth_op_args *args) {
     call.choices =
         gpu_choices_of(args->inputs[TOPK_IDS], args->inputs[TOPK_WEIGHTS], nullptr, op->experts);
     call.is_few = gpu_experts_are_few(tokens, call.choices.count, op->experts);
-    (void)lay_out(op, tokens, static_cast<char *>(berth_gpu_data(args->workspace)), &call);
+    char *memory = static_cast<char *>(berth_gpu_data(args->workspace));
+    call.more = memory + gpu_even(lay_out(op, tokens, memory, &call));
     return call;
 }
 

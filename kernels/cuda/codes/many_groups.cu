@@ -10,22 +10,15 @@ namespace {
 template <typename T> struct biases {
     const cuda_coded &all;
 
-    __device__ two_ends operator()(int output) const {
-        two_ends ends = {
-            {1, 1},
-            {0, 0}
-        };
-        if (all.bias && output < all.outputs) {
-            const gpu_pack<T, 2> pair = gpu_load<T, 2>(static_cast<const T *>(all.bias), output);
-            ends.more = {gpu_float(pair.at[0]), gpu_float(pair.at[1])};
-        }
-        return ends;
+    __device__ float2 operator()(int output) const {
+        const T *bias = static_cast<const T *>(all.bias);
+        return float2{1, bias && output < all.outputs ? gpu_float(bias[output]) : 0.0f};
     }
 };
 
 // By a group, whose room is `out`.
 template <typename T>
-__device__ void finish(const many_call &in, const many_place &place, const float *sums,
+__device__ void finish(const many_place &place, const float2 *ends, const float *sums,
                        const CUtensorMap *y, uint32_t out) {
     const int row = place.row + static_cast<int>(threadIdx.x) / 128 * OWN;
 #pragma unroll
@@ -34,8 +27,7 @@ __device__ void finish(const many_call &in, const many_place &place, const float
             wait_for_sent();
         }
         group_sync();
-        lay_out<T>(biases<T>{in.all}, place.output + part * PART, sums + part * (SUMS / PARTS),
-                   out);
+        lay_out<T>(ends + part * PART, sums + part * (SUMS / PARTS), out);
         cuda_publish_shared();
         group_sync();
         if (threadIdx.x % 128 == 0) {
@@ -44,9 +36,15 @@ __device__ void finish(const many_call &in, const many_place &place, const float
     }
 }
 
+struct groups_room {
+    step_scales scales[STAGES];
+    __align__(16) float2 ends[GROUPS][TILE];
+};
+
 template <typename T>
-__device__ void multiply_all(const many_call &in, const cuda_ring &ring, const step_scales *scales,
+__device__ void multiply_all(const many_call &in, const cuda_ring &ring, groups_room *room,
                              const CUtensorMap *y) {
+    float2 *ends = room->ends[threadIdx.x / 128];
     const uint32_t out = ring.memory + STAGES * STAGE_BYTES + threadIdx.x / 128 * OUT_BYTES;
     cuda_place at = {0, 0};
     if (threadIdx.x >= 128) {
@@ -55,8 +53,10 @@ __device__ void multiply_all(const many_call &in, const cuda_ring &ring, const s
     for (int tile = static_cast<int>(blockIdx.x); tile < in.tiles();
          tile += static_cast<int>(gridDim.x)) {
         float totals[SUMS] = {};
-        multiply<false>(ring, scales, in.steps, &at, totals);
-        finish<T>(in, place_of(in, tile), totals, y, out);
+        const many_place place = place_of(in, tile);
+        keep_ends(biases<T>{in.all}, place.output, ends);
+        multiply<false>(ring, room->scales, in.steps, &at, totals);
+        finish<T>(place, ends, totals, y, out);
     }
     if (threadIdx.x % 128 == 0) {
         wait_for_sent();
@@ -82,19 +82,19 @@ __global__ void __launch_bounds__(THREADS, 1)
                   const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap y) {
     extern __shared__ __align__(1024) unsigned char shared[];
     __shared__ __align__(8) uint64_t signals[2 * STAGES];
-    __shared__ step_scales scales[STAGES];
+    __shared__ groups_room room;
     const cuda_ring ring = make_ring(shared, signals, 2);
     gpu_wait_for_inputs();
     if (threadIdx.x < GROUPS * 128) {
         cuda_ask_for<MULTIPLYING_REGISTERS>();
-        multiply_all<T>(in, ring, scales, &y);
+        multiply_all<T>(in, ring, &room, &y);
         return;
     }
     cuda_give_back<BRINGING_REGISTERS>();
     if (threadIdx.x == GROUPS * 128) {
         bring(in, ring, {&x, &weight, true});
     } else if (threadIdx.x / 32 == GROUPS * 4 + 1) {
-        bring_scales(in, ring, scales);
+        bring_scales(in, ring, room.scales);
     }
 }
 

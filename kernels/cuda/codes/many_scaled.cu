@@ -23,43 +23,17 @@ constexpr int MULTIPLYING_REGISTERS = 240;
 
 // ---- groups that multiply -----------------------------------------------------------------------
 
-__device__ void begin_step(const many_matrices &matrices, int stage, float *sums, int adds) {
-    cuda_group_begin();
-#pragma unroll
-    for (int i = 0; i < STEP / 32; ++i) {
-        matrices.multiply(stage, i, sums, i > 0 || adds);
-    }
-    cuda_group_commit();
-}
-
-// A tile's products. A step is released when the next one's are under way.
-__device__ void multiply(const cuda_ring &ring, int steps, cuda_place *place, float *totals) {
+// A tile's products.
+__device__ void multiply(const cuda_ring &ring, int steps, cuda_place *at, float *totals) {
     const many_matrices matrices(ring);
-    cuda_place at = *place;
     for (int first = 0; first < steps; first += PROMOTED) {
         float sums[SUMS];
-        uint32_t last = 0;
-        const int end = min(first + PROMOTED, steps);
-        cuda_settle<SUMS>(sums);
-        for (int i = first; i < end; ++i) {
-            cuda_barrier_wait(ring.full + 8 * at.stage, at.parity);
-            begin_step(matrices, at.stage, sums, i > first);
-            if (i > first) {
-                cuda_group_wait<1>();
-                cuda_barrier_arrive_warp(last);
-            }
-            last = ring.empty + 8 * at.stage;
-            at.go_on(STAGES);
-        }
-        cuda_group_wait<0>();
-        cuda_barrier_arrive_warp(last);
-        cuda_settle<SUMS>(sums);
+        multiply_steps<gpu_f8, false>(ring, matrices, min(PROMOTED, steps - first), at, sums);
 #pragma unroll
         for (int i = 0; i < SUMS; ++i) {
             totals[i] += sums[i];
         }
     }
-    *place = at;
 }
 
 template <typename T>

@@ -18,7 +18,7 @@ constexpr int FIRST = CUDA_MANY_FIRST;      // rows of an operand's tile
 constexpr int SECOND = CUDA_MANY_SECOND;
 constexpr int OWN = FIRST / GROUPS;
 constexpr int SUMS = SECOND / 2; // of a thread
-constexpr int STEP = 128;        // codes
+constexpr int STEP = 128;        // bytes
 constexpr uint32_t FIRST_BYTES = FIRST * STEP;
 constexpr uint32_t STAGE_BYTES = FIRST_BYTES + SECOND * STEP;
 constexpr int STAGES = 5;
@@ -106,12 +106,42 @@ struct many_matrices {
         : first(cuda_matrix(ring.memory + threadIdx.x / 128 * (OWN * STEP), 16)),
           second(cuda_matrix(ring.memory + FIRST_BYTES, 16)) {
     }
-    // 32 codes of that stage; where a matrix begins is said in units of 16 bytes.
-    __device__ void multiply(int stage, int i, float *sums, int adds) const {
+    // 32 bytes of that stage's rows; where a matrix begins is said in units of 16 bytes.
+    template <typename X> __device__ void multiply(int stage, int i, float *sums, int adds) const {
         const uint64_t on = static_cast<uint32_t>(stage) * (STAGE_BYTES / 16) + 2 * i;
-        cuda_many_codes(sums, first + on, second + on, adds);
+        cuda_many_multiply<X>(sums, first + on, second + on, adds);
     }
 };
+
+// Products of so many steps, from zero. A step is released when the next one's are under way. What
+// threads have copied, not tile copies, becomes visible to products behind the barrier.
+template <typename X, bool IS_COPIED>
+__device__ void multiply_steps(const cuda_ring &ring, const many_matrices &matrices, int steps,
+                               cuda_place *at, float *sums) {
+    uint32_t last = 0;
+    cuda_settle<SUMS>(sums);
+    for (int step = 0; step < steps; ++step) {
+        cuda_barrier_wait(ring.full + 8 * at->stage, at->parity);
+        if (IS_COPIED) {
+            cuda_publish_shared();
+        }
+        cuda_group_begin();
+#pragma unroll
+        for (int i = 0; i < STEP / 32; ++i) {
+            matrices.multiply<X>(at->stage, i, sums, i > 0 || step > 0);
+        }
+        cuda_group_commit();
+        if (step > 0) {
+            cuda_group_wait<1>();
+            cuda_barrier_arrive_warp(last);
+        }
+        last = ring.empty + 8 * at->stage;
+        at->go_on(STAGES);
+    }
+    cuda_group_wait<0>();
+    cuda_barrier_arrive_warp(last);
+    cuda_settle<SUMS>(sums);
+}
 
 // ---- the host's side ----------------------------------------------------------------------------
 

@@ -27,16 +27,17 @@ struct cuda_widened {
     float zero;
 };
 
-// CUDA_WIDE numbers of a row from k on.
+// CUDA_WIDE numbers of a row from k on. Why not gpu_code_scale: its divisions of 64 bits take
+// longer than all else.
 template <typename T>
-static __device__ inline gpu_pack<T, CUDA_WIDE> cuda_widen_some(const cuda_widened &all,
-                                                                int64_t row, int k) {
-    const int64_t group = k / all.scales.columns;
+static __device__ inline gpu_pack<T, CUDA_WIDE> cuda_widen_some(const cuda_widened &all, int row,
+                                                                int k) {
+    const int down = static_cast<int>(all.scales.rows);
+    const int64_t at = (down == 1 ? row : row / down) * all.scales.across +
+                       k / static_cast<int>(all.scales.columns);
     const float factor = all.factors ? all.factors[row] : 1.0f;
-    const float scale = gpu_code_scale(all.scales, row, group) * factor;
-    const float zero =
-        all.zeros ? static_cast<float>(all.zeros[row / all.scales.rows * all.scales.across + group])
-                  : all.zero;
+    const float scale = gpu_load_any(all.scales.data, all.scales.dtype, at) * factor;
+    const float zero = all.zeros ? static_cast<float>(all.zeros[at]) : all.zero;
     const uint8_t *its = all.codes + row * all.gap;
     const uint64_t codes = all.is_half ? *reinterpret_cast<const uint32_t *>(its + k / 2)
                                        : *reinterpret_cast<const uint64_t *>(its + k);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of many rows of e4m3 with experts' matrices of e4m3, as codes: one scale an output, or
 // one of each block. Compute capability 9.0, results of 16 bits.
-#ifndef BERTH_KERNELS_CUDA_CODES_EXPERTS_BLOCKS_H
-#define BERTH_KERNELS_CUDA_CODES_EXPERTS_BLOCKS_H
+#ifndef BERTH_KERNELS_CUDA_EXPERTS_BLOCKS_H
+#define BERTH_KERNELS_CUDA_EXPERTS_BLOCKS_H
 
 #include <gpu/coded_experts.h>
 
