@@ -5,7 +5,7 @@
 #define BERTH_KERNELS_CUDA_CODES_WIDEN_H
 
 #include <cuda/product/product.h>
-#include <gpu/codes.h>
+#include <gpu/codes_product.h>
 
 #define CUDA_WIDE            8                   // codes of a thread, which are of one group
 #define CUDA_WIDENED_BYTES   (INT64_C(64) << 20) // at a time
@@ -20,11 +20,9 @@ struct cuda_widened {
     berth_code code;
     int64_t gap; // bytes, from row to row
     int depth;
-    int first; // row
-    int count; // of rows
-    // What cuda_widen makes of the code.
-    int is_half;
-    float zero;
+    int first;  // row
+    int count;  // of rows
+    float zero; // the code's own; cuda_widen sets it
 };
 
 // CUDA_WIDE numbers of a row from k on. Why not gpu_code_scale: its divisions of 64 bits take
@@ -38,17 +36,16 @@ static __device__ inline gpu_pack<T, CUDA_WIDE> cuda_widen_some(const cuda_widen
     const float factor = all.factors ? all.factors[row] : 1.0f;
     const float scale = gpu_load_any(all.scales.data, all.scales.dtype, at) * factor;
     const float zero = all.zeros ? static_cast<float>(all.zeros[at]) : all.zero;
-    const uint8_t *its = all.codes + row * all.gap;
-    const uint64_t codes = all.is_half ? *reinterpret_cast<const uint32_t *>(its + k / 2)
-                                       : *reinterpret_cast<const uint64_t *>(its + k);
-    gpu_pack<T, CUDA_WIDE> numbers;
+    const gpu_codes_words<CUDA_WIDE> codes =
+        gpu_codes_load<CUDA_WIDE>(all.code, all.codes + row * all.gap, k);
+    float numbers[CUDA_WIDE];
+    gpu_pack<T, CUDA_WIDE> rounded;
+    gpu_codes_widen<CUDA_WIDE>(all.code, codes, zero, numbers);
 #pragma unroll
     for (int j = 0; j < CUDA_WIDE; ++j) {
-        const uint32_t bits =
-            static_cast<uint32_t>(all.is_half ? codes >> 4 * j & 15u : codes >> 8 * j & 255u);
-        numbers.at[j] = gpu_round<T>((gpu_code_value(all.code, bits) - zero) * scale);
+        rounded.at[j] = gpu_round<T>(numbers[j] * scale);
     }
-    return numbers;
+    return rounded;
 }
 
 template <typename T> static __global__ void cuda_widen_kernel(cuda_widened all, T *to) {
@@ -69,7 +66,6 @@ static inline berth_status cuda_widen(const gpu_op *op, cuda_widened all, berth_
                                 static_cast<unsigned>(all.count < MOST ? all.count : MOST)),
                            dim3(CUDA_WIDENED_THREADS), 0};
     const char *name = "codes as numbers";
-    all.is_half = berth_code_is_half(all.code);
     all.zero = berth_code_zero(all.code);
     return dtype == BERTH_DTYPE_BF16 ? gpu_run(op, name, grid, cuda_widen_kernel<gpu_bf16>, all,
                                                static_cast<gpu_bf16 *>(to))

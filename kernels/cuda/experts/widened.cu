@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Experts' products of numbers with codes: codes become numbers, which numbers.cu multiplies. As
-// many experts at a time as leave their numbers in the second cache, but one at least.
+// Experts' products of numbers with codes: codes become numbers, which numbers.cu multiplies. Of so
+// many experts at a time that their tiles fill the multiprocessors: with 64 MB a product of 1,024
+// tokens with gpt-oss-20b's experts took 1.24 ms on an H200, so 1.04, with twice as many .95.
 #include <cuda/codes/widen.h>
 #include <cuda/experts/numbers.h>
 #include <cuda/experts/widened.h>
 
 namespace {
 
+constexpr int64_t AT_ONCE = INT64_C(256) << 20; // bytes of numbers
+
 int64_t expert_bytes(const gpu_coded_stack &of) {
     return of.outputs * of.depth * 2;
 }
 
 int experts_at_once(int64_t bytes, int64_t experts) {
-    const int64_t fit = CUDA_WIDENED_BYTES / bytes;
+    const int64_t fit = AT_ONCE / bytes;
     return static_cast<int>(fit < 1 ? 1 : fit < experts ? fit : experts);
 }
 
