@@ -134,7 +134,6 @@ static const char *const sums[] = {
     "packed_linear",
     "paged_attention",
     "rotary_attention",
-    "scaled_linear",
     "transformers_fused_moe",
     "unquantized_fused_moe",
     "varlen_encoder_attention",
