@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // packed_linear on compute capability 9.0 with activations of 16 bits. Codes of 4 bits in groups of
 // a multiple of 128 and very few rows: the kernel that streams them. Some rows: that of
-// batch_packed.cu, 64 at a time, for which x is put into another order. More rows: weights become
+// batch_packed.cu, 128 at a time, for which x is put into another order. More rows: weights become
 // numbers of 16 bits, some outputs at a time, which cuBLASLt multiplies. Inputs in an order of
 // their own are put into the weight's first. Few rows of other codes and groups are few_codes.cu's,
 // or gpu.packed_linear's, as is all that this does not take.
@@ -19,8 +19,7 @@ namespace {
 
 enum { X, WEIGHT, WEIGHT_SCALE, ZERO_POINTS, PERMUTATION, BIAS, OUTPUT_SCALE };
 
-constexpr int BATCH_ROWS = 3 * CUDA_BATCH_ROWS; // more cost more than widening
-constexpr int FEW_ROWS = 4;                     // of a batch there are more
+constexpr int FEW_ROWS = 4; // of a batch there are more
 constexpr int THREADS = 256;
 
 struct fast_packed : gpu_op {
@@ -29,6 +28,7 @@ struct fast_packed : gpu_op {
     berth_code code;
     gpu_code_scales scales;
     uint64_t *arrivals; // of batches; NULL: none are multiplied
+    int batch_rows;     // at most
     int is_streamed;
     int takes_few; // few_codes.cu does
     int has_permutation;
@@ -90,6 +90,18 @@ void destroy(void *self) {
     gpu_destroy(self);
 }
 
+// Up to which batches, each of which reads the codes again, take less time than widening them once
+// and a product of 16 bits. Microseconds of a full batch, of widening, and of a product of as many
+// rows: as measured on an H200, of weights of 17 to 117 million codes.
+int most_batch_rows(int64_t codes) {
+    const double millions = static_cast<double>(codes) / 1e6;
+    const double batch = 10 + 0.434 * millions;
+    const double widening = 3 + 0.85 * millions;
+    const double product = 0.371 * millions;
+    const int batches = static_cast<int>(widening / (batch - product));
+    return (batches < 1 ? 1 : batches) * CUDA_BATCH_ROWS;
+}
+
 void read_site(const berth_op_site *site, fast_packed *self) {
     const berth_value_type *x = site->inputs[X];
     const int64_t outputs = site->inputs[WEIGHT]->dims[0].b;
@@ -104,6 +116,7 @@ void read_site(const berth_op_site *site, fast_packed *self) {
                         site->inputs[WEIGHT_SCALE]->dtype != BERTH_DTYPE_F32;
     self->takes_few = cuda_few_codes_takes(self->code, self->scales, self->depth);
     self->slice = cuda_widened_slice(outputs, self->depth);
+    self->batch_rows = most_batch_rows(outputs * self->depth);
 }
 
 berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
@@ -133,10 +146,6 @@ berth_status create(const berth_op_site *site, const berth_device *device, void 
     return status;
 }
 
-int batch_rows(const fast_packed *op) {
-    return op->max_rows < BATCH_ROWS ? op->max_rows : BATCH_ROWS;
-}
-
 // The workspace: cuBLASLt's, widened weights, inputs in the weight's order; then what the blocks of
 // a batch exchange and its inputs in its own order.
 uint64_t rows_bytes(const fast_packed *op, int rows) {
@@ -150,9 +159,10 @@ uint64_t batch_from(const fast_packed *op) {
 }
 uint64_t workspace(void *self, uint64_t) {
     const fast_packed *op = static_cast<const fast_packed *>(self);
-    const uint64_t batch = op->arrivals ? cuda_batch_bytes(op->gpu->multiprocessors[op->device]) +
-                                              rows_bytes(op, batch_rows(op))
-                                        : 0;
+    const int rows = op->max_rows < op->batch_rows ? op->max_rows : op->batch_rows;
+    const uint64_t batch =
+        op->arrivals ? cuda_batch_bytes(op->gpu->multiprocessors[op->device]) + rows_bytes(op, rows)
+                     : 0;
     return batch_from(op) + batch;
 }
 
@@ -216,7 +226,7 @@ berth_status run_few(const fast_packed *op, const cuda_coded &from, berth_dtype 
 }
 
 bool is_batch(const fast_packed *op, int rows) {
-    return op->arrivals && rows > FEW_ROWS && rows <= BATCH_ROWS;
+    return op->arrivals && rows > FEW_ROWS && rows <= op->batch_rows;
 }
 
 // `room`: of what its blocks exchange.

@@ -9,6 +9,7 @@
 // model PLUGIN_DIR CHECKPOINT mixed: steps in which prompts come in beside requests that decode.
 // PIECEWISE: these are recorded, too, in pieces.
 // WITHOUT=PASS, with any of these: that pass over the graph is off, to see what it brings.
+// model PLUGIN_DIR CHECKPOINT prefill: the time of each kernel of that prompt, as CUPTI saw it.
 // model PLUGIN_DIR CHECKPOINT captured: what captured decode costs beside its kernels, each figure
 // with its gate, and status 1 if one is missed.
 //
@@ -253,6 +254,29 @@ static void time_prefill(bench *b) {
     (void)printf("\n");
 }
 
+// Which kernels the time of prompts goes to.
+static void trace_prefill(bench *b) {
+    trace_result trace = {0};
+    uint64_t seed = 4711;
+    add(b, PROMPT, 1, &seed);
+    drain(b);
+    const char *why = trace_begin();
+    if (why == NULL) {
+        for (size_t i = 0; i < REPEATS; ++i) {
+            add(b, PROMPT, 1, &seed);
+            drain(b);
+        }
+        why = trace_end(&trace);
+    }
+    if (why != NULL) {
+        (void)printf("prefill: not traced, %s\n", why);
+        return;
+    }
+    (void)printf("prefill, %d times 1 request of %d tokens: %zu kernels run %.3f of %.3f ms\n",
+                 REPEATS, PROMPT, trace.kernels, trace.busy * 1e3, trace.span * 1e3);
+    trace_print_names();
+}
+
 // Steps in which some requests get a token and one more brings its prompt of so many.
 static void time_mixed(bench *b, size_t requests, size_t prompt) {
     double samples[STEPS];
@@ -368,7 +392,7 @@ int main(int count, char **arguments) {
     uint64_t seed = 1;
     if (count < 3) {
         (void)fprintf(stderr, "usage: model PLUGIN_DIR CHECKPOINT "
-                              "[captured | mixed | start | GB/s TFLOP/s]\n");
+                              "[captured | mixed | prefill | start | GB/s TFLOP/s]\n");
         return 2;
     }
     const char *what = count == 4 ? arguments[3] : "";
@@ -394,6 +418,8 @@ int main(int count, char **arguments) {
         check_captured(&b, 64);
     } else if (strcmp(what, "mixed") == 0) {
         time_all_mixed(&b);
+    } else if (strcmp(what, "prefill") == 0) {
+        trace_prefill(&b);
     } else if (strcmp(what, "start") != 0) {
         time_all(&b);
     }

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input: what runs between begin and end. Output: the union of the intervals in which its kernels
-// ran, so that kernels side by side count once.
+// ran, so that kernels side by side count once; and the time of each kernel by its name.
 #include "tests/gpu/trace.h"
 
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cupti.h>
 
 #define BUFFER_BYTES ((size_t)8 << 20)
 #define MOST         65536 // kernels
+#define NAMES        256   // of different kernels
 
 typedef struct interval {
     uint64_t begin; // nanoseconds
     uint64_t end;
+    const char *name; // mangled; CUPTI's, as long as the module is loaded
 } interval;
 
 // The functions, by the names of cupti.h.
@@ -55,7 +58,8 @@ static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *bu
         // Why the latest record: the members that are read here lie where they always did.
         const CUpti_ActivityKernel10 *kernel = (const CUpti_ActivityKernel10 *)record;
         if (kernel->end > kernel->start && seen_count < MOST) {
-            seen[seen_count++] = (interval){.begin = kernel->start, .end = kernel->end};
+            seen[seen_count++] =
+                (interval){.begin = kernel->start, .end = kernel->end, .name = kernel->name};
         }
     }
     free(buffer);
@@ -81,6 +85,53 @@ static trace_result sum_up(void) {
         .busy = (double)busy / 1e9,
         .span = seen_count > 0 ? (double)(end - seen[0].begin) / 1e9 : 0,
     };
+}
+
+// ---- by name ------------------------------------------------------------------------------------
+
+typedef struct named_time {
+    const char *name;
+    size_t count;
+    uint64_t time;
+    uint64_t idle; // before it, since the one that ran last had ended
+} named_time;
+
+static int longest_first(const void *a, const void *b) {
+    const uint64_t left = ((const named_time *)a)->time;
+    const uint64_t right = ((const named_time *)b)->time;
+    return left > right ? -1 : left < right;
+}
+
+static void add_time(named_time *names, size_t *count, const interval *kernel, uint64_t end) {
+    size_t i = 0;
+    while (i < *count && strcmp(names[i].name, kernel->name) != 0) {
+        ++i;
+    }
+    if (i == NAMES) {
+        return;
+    }
+    *count += i == *count;
+    names[i].name = kernel->name;
+    names[i].count += 1;
+    names[i].time += kernel->end - kernel->begin;
+    names[i].idle += end > 0 && kernel->begin > end ? kernel->begin - end : 0;
+}
+
+void trace_print_names(void) {
+    static named_time names[NAMES];
+    size_t count = 0;
+    uint64_t end = 0;
+    memset(names, 0, sizeof names);
+    for (size_t i = 0; i < seen_count; ++i) {
+        add_time(names, &count, &seen[i], end);
+        end = seen[i].end > end ? seen[i].end : end;
+    }
+    qsort(names, count, sizeof *names, longest_first);
+    for (size_t i = 0; i < count; ++i) {
+        (void)printf("%10.3f ms behind %8.3f ms of nothing, %6zu times  %.120s\n",
+                     (double)names[i].time / 1e6, (double)names[i].idle / 1e6, names[i].count,
+                     names[i].name);
+    }
 }
 
 // ---- the library --------------------------------------------------------------------------------

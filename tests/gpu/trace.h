@@ -16,5 +16,7 @@ typedef struct trace_result {
 const char *trace_begin(void);
 // After the work has been waited for.
 const char *trace_end(trace_result *out);
+// Each kernel of the last trace with its time and how often it ran, the longest first.
+void trace_print_names(void);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include <cuda/codes/codes.h>
 
-#define CUDA_BATCH_ROWS        64  // at a time, of codes of 4 bits
+#define CUDA_BATCH_ROWS        128 // at a time, of codes of 4 bits
 #define CUDA_BATCH_SCALED_ROWS 16  // at most, of e4m3
 #define CUDA_BATCH_TILE        256 // outputs
 #define CUDA_BATCH_BLOCK       128 // elements of x that are put into another order together

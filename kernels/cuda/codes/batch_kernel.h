@@ -25,29 +25,34 @@ template <typename K> struct multiplier {
     cuda_place at = {0, 0};
     float totals[HALVES][COUNT];
 
+    // Number `i` of the block's units.
+    __device__ void multiply(int i) {
+        const uint32_t stage = from.memory + static_cast<uint32_t>(at.stage) * STAGE_BYTES<K>;
+        kind.fetch(in.all, of, i);
+        if (i < STAGES<K>) {
+            cuda_barrier_wait(from.first + 8 * at.stage, 0);
+        }
+        cuda_barrier_wait(from.full + 8 * at.stage, at.parity);
+        kind.multiply(stage, from.empty + 8 * at.stage, totals);
+        at.go_on(STAGES<K>);
+    }
+    // Why tile after tile: where sums may be set to zero at each unit, the compiler waits for all
+    // products at each.
     __device__ void run() {
         unit_place unit = of.place_of(of.begin);
         kind.begin(in.all, of, unit);
-        for (int i = 0; i < of.count(); ++i) {
-            if (i == 0 || unit.step == 0) {
+        for (int i = 0; i < of.count();) {
+            const int end = min(i + of.steps - unit.step, of.count());
 #pragma unroll
-                for (int j = 0; j < HALVES * COUNT; ++j) {
-                    totals[j / COUNT][j % COUNT] = 0;
-                }
+            for (int j = 0; j < HALVES * COUNT; ++j) {
+                totals[j / COUNT][j % COUNT] = 0;
             }
-            const uint32_t stage = from.memory + static_cast<uint32_t>(at.stage) * STAGE_BYTES<K>;
-            kind.fetch(in.all, of, i);
-            if (i < STAGES<K>) {
-                cuda_barrier_wait(from.first + 8 * at.stage, 0);
+            for (; i < end; ++i) {
+                multiply(i);
             }
-            cuda_barrier_wait(from.full + 8 * at.stage, at.parity);
-            kind.multiply(stage, from.empty + 8 * at.stage, totals);
-            at.go_on(STAGES<K>);
-            if (i + 1 == of.count() || unit.step + 1 == of.steps) {
-                kind.end(totals);
-                sums.hand_in(kind, unit.tile, totals);
-            }
-            unit.go_on(of.steps);
+            kind.end(totals);
+            sums.hand_in(kind, unit.tile, totals);
+            unit = {unit.tile + 1, 0};
         }
         // Why only now: this kernel takes all registers of the multiprocessors that it runs on, so
         // blocks of the next one would come to lie on the few that it leaves free, several on each.

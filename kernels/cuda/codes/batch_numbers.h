@@ -78,9 +78,12 @@ template <typename T, int OF_ROWS> struct packed_numbers {
             load(all, of);
         }
     }
-    // Of one of its blocks.
+    // The lane's row's of one of its blocks.
+    __device__ uint32_t own_of(int block) const {
+        return is_odd ? now[BLOCKS + block] : now[block];
+    }
     __device__ void pick(int block) {
-        const uint32_t own = is_odd ? now[BLOCKS + block] : now[block];
+        const uint32_t own = own_of(block);
         const int g = static_cast<int>(threadIdx.x) % 32 / 4;
 #pragma unroll
         for (int j = 0; j < HALVES * 2; ++j) {

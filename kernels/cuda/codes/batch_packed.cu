@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Some rows by codes of 4 bits: codes less their zero points are exact in 16 bits and go from
-// registers into the tensor core; its sums of 128 of them are scaled in f32. A lane's 16 bytes of a
-// row's codes serve eight products, for which x lies in another order (cuda_batch_place).
+// registers into the tensor core. A lane's 16 bytes of a row's codes serve eight products, for
+// which x lies in another order (cuda_batch_place).
 //
-// Why two kinds: on an H200 16 rows take 4 % less by products of a warp, 32 rows 6 % less by those
-// of four warps.
+// Two kinds. Of up to 16 rows a warp makes products, whose sums of 128 codes are scaled in f32: 4 %
+// less time on an H200. Of more four warps do, with numbers that are scaled before and rounded to
+// 16 bits, as widen.h has them for more rows still: sums of a thread are then those of all groups,
+// and there is room for twice as many.
 #include <cuda/codes/batch_numbers.h>
 #include <cuda/pieces.h>
 
@@ -76,22 +78,27 @@ template <typename T> struct few_rows : packed_numbers<T, 16> {
     }
 };
 
-// Up to 32 or 64.
-template <typename T, int OF_ROWS> struct more_rows : packed_numbers<T, OF_ROWS> {
+// Up to 128. LIKE_X: scales are of its type.
+template <typename T, int OF_ROWS, bool LIKE_X> struct more_rows : packed_numbers<T, OF_ROWS> {
     using base = packed_numbers<T, OF_ROWS>;
     using base::BLOCK_BYTES;
     using base::COUNT;
     static constexpr int PRODUCTS = 8; // of 128 codes
 
-    // Of the products under way.
-    float sums[HALVES][COUNT];
-    float behind[2]; // the scales of the second half's
-    uint32_t held;   // their stage's barrier, 0: there are none
+    uint32_t held; // the barrier of the stage whose products are under way, 0: none are
 
     __device__ void begin(const cuda_coded &all, const share &of, const unit_place &first) {
         base::begin(all, of, first);
-        behind[0] = behind[1] = 0;
-        none_behind();
+        held = 0;
+    }
+    // A pair of numbers, scaled and rounded once.
+    static __device__ uint32_t scaled(uint32_t pair, float by) {
+        if constexpr (LIKE_X) {
+            return cuda_times<T>(pair, cuda_pair(by, by, T{}));
+        } else {
+            return cuda_pair(gpu_float(T{static_cast<uint16_t>(pair)}) * by,
+                             gpu_float(T{static_cast<uint16_t>(pair >> 16)}) * by, T{});
+        }
     }
     __device__ void widen_all(uint32_t weight, int half, uint32_t (*a)[4]) const {
         const code_words codes = this->words_of(weight, half);
@@ -99,78 +106,80 @@ template <typename T, int OF_ROWS> struct more_rows : packed_numbers<T, OF_ROWS>
         for (int word = 0; word < 4; ++word) {
             this->widen(codes, word, half, a + 2 * word);
         }
+#pragma unroll
+        for (int i = 0; i < PRODUCTS * 4; ++i) {
+            a[i / 4][i % 4] = scaled(a[i / 4][i % 4], this->scale[half][i % 2]);
+        }
     }
-    __device__ void begin_products(int half, uint32_t (*a)[4], uint32_t x) {
-        cuda_settle<COUNT>(sums[half]);
+    __device__ void begin_products(uint32_t (*a)[4], uint32_t x, float *totals) const {
         cuda_group_begin();
 #pragma unroll
         for (int i = 0; i < PRODUCTS; ++i) {
             const uint32_t at = x + i / 4 * PANEL_BYTES<more_rows> + i % 4 * 32;
-            cuda_batch_numbers<T, OF_ROWS>(sums[half], a[i], cuda_matrix(at, 16), i > 0);
+            cuda_batch_numbers<T, OF_ROWS>(totals, a[i], cuda_matrix(at, 16), 1);
         }
         cuda_group_commit();
     }
-    __device__ void settle_and_add(int half, const float *by, float *totals) {
-        cuda_settle<COUNT>(sums[half]);
-        this->add(sums[half], by, totals);
-    }
     // Codes at `weight`, x behind them; `empty`: the stage's barrier. While codes of a half are
-    // widened the products of the half before run: of the second half they are still under way at
-    // the end.
+    // widened the products of the half before run.
     __device__ void multiply(uint32_t weight, uint32_t empty, float (*totals)[COUNT]) {
         const uint32_t x = weight + WEIGHT_BYTES<more_rows>;
 #pragma unroll
         for (int block = 0; block < BLOCKS; ++block) {
+            const uint32_t codes = weight + block * BLOCK_BYTES;
+            const uint32_t panels = x + block * 2 * PANEL_BYTES<more_rows>;
             uint32_t first[PRODUCTS][4];
             uint32_t second[PRODUCTS][4];
             this->pick(block);
-            widen_all(weight + block * BLOCK_BYTES, 0, first);
-            begin_products(0, first, x + block * 2 * PANEL_BYTES<more_rows>);
+            widen_all(codes, 0, first);
+            begin_products(first, panels, totals[0]);
             cuda_group_wait<1>();
-            settle_and_add(1, behind, totals[1]);
             if (block == 0 && held != 0) {
                 cuda_barrier_arrive_warp(held);
             }
-            widen_all(weight + block * BLOCK_BYTES, 1, second);
-            begin_products(1, second, x + block * 2 * PANEL_BYTES<more_rows>);
+            widen_all(codes, 1, second);
+            begin_products(second, panels, totals[1]);
             cuda_group_wait<1>();
-            settle_and_add(0, this->scale[0], totals[0]);
-            behind[0] = this->scale[1][0];
-            behind[1] = this->scale[1][1];
         }
         held = empty;
     }
     // The products under way, too.
     __device__ void end(float (*totals)[COUNT]) {
         cuda_group_wait<0>();
-        settle_and_add(1, behind, totals[1]);
+        cuda_settle<COUNT>(totals[0]);
+        cuda_settle<COUNT>(totals[1]);
         cuda_barrier_arrive_warp(held);
-        none_behind();
-    }
-    __device__ void none_behind() {
         held = 0;
-#pragma unroll
-        for (int i = 0; i < COUNT; ++i) {
-            sums[1][i] = 0;
-        }
     }
 };
 
+// Rows that are multiplied at a time: as many each time, as few times as can be.
+int rows_at_once(int rows) {
+    const unsigned times = gpu_ceil(rows, CUDA_BATCH_ROWS);
+    return static_cast<int>(gpu_ceil(rows, times));
+}
+
 template <typename T>
 berth_status start(const gpu_op *op, const cuda_coded &all, const cuda_batch_room &room) {
-    return all.rows <= 16   ? launch<few_rows<T>>(op, all, room)
-           : all.rows <= 32 ? launch<more_rows<T, 32>>(op, all, room)
-                            : launch<more_rows<T, 64>>(op, all, room);
+    const bool is_like_x = (all.scale_dtype == BERTH_DTYPE_BF16) == gpu_is_bf16<T>;
+    return all.rows <= 16                 ? launch<few_rows<T>>(op, all, room)
+           : !is_like_x && all.rows <= 64 ? launch<more_rows<T, 64, false>>(op, all, room)
+           : !is_like_x                   ? launch<more_rows<T, 128, false>>(op, all, room)
+           : all.rows <= 32               ? launch<more_rows<T, 32, true>>(op, all, room)
+           : all.rows <= 64               ? launch<more_rows<T, 64, true>>(op, all, room)
+           : all.rows <= 96               ? launch<more_rows<T, 96, true>>(op, all, room)
+                                          : launch<more_rows<T, 128, true>>(op, all, room);
 }
 
 } // namespace
 
 berth_status cuda_batch_packed(const gpu_op *op, const cuda_coded &all, const cuda_batch_room &room,
                                berth_dtype y) {
+    const int rows = rows_at_once(all.rows);
     berth_status status = BERTH_OK;
-    for (int first = 0; first < all.rows && status == BERTH_OK; first += CUDA_BATCH_ROWS) {
+    for (int first = 0; first < all.rows && status == BERTH_OK; first += rows) {
         cuda_coded some = all;
-        some.rows = all.rows - first < CUDA_BATCH_ROWS ? all.rows - first : CUDA_BATCH_ROWS;
+        some.rows = all.rows - first < rows ? all.rows - first : rows;
         some.x += first * all.x_gap;
         some.y = static_cast<uint16_t *>(all.y) + first * all.y_gap;
         status = y == BERTH_DTYPE_BF16 ? start<gpu_bf16>(op, some, room)

@@ -17,6 +17,9 @@
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds))
 #define CUDA_BATCH_32(type) CUDA_BATCH_REGISTERS("32", type, 16, "%16, %17, %18, %19", "%20", "%21")
 #define CUDA_BATCH_64(type) CUDA_BATCH_REGISTERS("64", type, 32, "%32, %33, %34, %35", "%36", "%37")
+#define CUDA_BATCH_96(type) CUDA_BATCH_REGISTERS("96", type, 48, "%48, %49, %50, %51", "%52", "%53")
+#define CUDA_BATCH_128(type)                                                                       \
+    CUDA_BATCH_REGISTERS("128", type, 64, "%64, %65, %66, %67", "%68", "%69")
 
 // d [8] of codes of e4m3 and 16 rows, 32 deep, both operands in shared memory.
 template <bool HAS = CUDA_HAS_WGMMA>
@@ -30,15 +33,23 @@ static __device__ inline void cuda_batch_codes(float *d, uint64_t a, uint64_t b,
 template <typename T, int N, bool HAS = CUDA_HAS_WGMMA>
 static __device__ inline void cuda_batch_numbers(float *d, const uint32_t *a, uint64_t b,
                                                  int adds) {
-    static_assert(N == 32 || N == 64);
+    static_assert(N == 32 || N == 64 || N == 96 || N == 128);
     if constexpr (HAS && N == 32 && gpu_is_bf16<T>) {
         CUDA_BATCH_32("bf16");
     } else if constexpr (HAS && N == 32) {
         CUDA_BATCH_32("f16");
-    } else if constexpr (HAS && gpu_is_bf16<T>) {
+    } else if constexpr (HAS && N == 64 && gpu_is_bf16<T>) {
         CUDA_BATCH_64("bf16");
-    } else if constexpr (HAS) {
+    } else if constexpr (HAS && N == 64) {
         CUDA_BATCH_64("f16");
+    } else if constexpr (HAS && N == 96 && gpu_is_bf16<T>) {
+        CUDA_BATCH_96("bf16");
+    } else if constexpr (HAS && N == 96) {
+        CUDA_BATCH_96("f16");
+    } else if constexpr (HAS && gpu_is_bf16<T>) {
+        CUDA_BATCH_128("bf16");
+    } else if constexpr (HAS) {
+        CUDA_BATCH_128("f16");
     }
 }
 

@@ -110,6 +110,19 @@ static __device__ inline uint32_t cuda_pick(uint32_t a, uint32_t mask, uint32_t 
     return picked;
 }
 
+template <typename T> static __device__ inline uint32_t cuda_times(uint32_t a, uint32_t b) {
+    uint32_t product;
+    if constexpr (gpu_is_bf16<T>) {
+        asm("{\n.reg .b32 none;\nmov.b32 none, 0x80008000;\n"
+            "fma.rn.bf16x2 %0, %1, %2, none;\n}"
+            : "=r"(product)
+            : "r"(a), "r"(b));
+    } else {
+        asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+    }
+    return product;
+}
+
 // A word's eight codes less their zero point, exactly: codes i and i + 4 in pair i. `zero` is a
 // pair of zero points, counted as above.
 template <typename T>
