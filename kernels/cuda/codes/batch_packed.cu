@@ -3,10 +3,11 @@
 // registers into the tensor core. A lane's 16 bytes of a row's codes serve eight products, for
 // which x lies in another order (cuda_batch_place).
 //
-// Two kinds. Of up to 16 rows a warp makes products, whose sums of 128 codes are scaled in f32: 4 %
-// less time on an H200. Of more four warps do, with numbers that are scaled before and rounded to
-// 16 bits, as widen.h has them for more rows still: sums of a thread are then those of all groups,
-// and there is room for twice as many.
+// Two kinds. Of up to 16 rows a warp makes products, whose sums of 128 codes are scaled in f32. Of
+// more four warps do, with numbers that are scaled before and rounded to 16 bits, as widen.h has
+// them for more rows still: sums of a thread are then those of all groups, so that there is room
+// for 128 rows. On an H200, 28672 outputs 4096 deep: 27 us of 16 rows, 31 of 32, 38 of 64, 52 of
+// 128, where sums of each group that were scaled in f32 took 33, 41 and, of 64 rows twice, 80.
 #include <cuda/codes/batch_numbers.h>
 #include <cuda/pieces.h>
 
