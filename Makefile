@@ -8,7 +8,10 @@ ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += -j$(shell nproc)
 endif
 
-MODE ?= release
+# A target that is a flavour, alone, works in that flavour's folder from the first line: what is switched
+# off beside it leaves the release as it was.
+goal_flavour = $(if $(filter-out asan tsan coverage,$(MAKECMDGOALS)),,$(firstword $(MAKECMDGOALS)))
+MODE ?= $(or $(goal_flavour),release)
 B := build/$(MODE)
 .DEFAULT_GOAL := all
 .SECONDARY:
