@@ -15,9 +15,7 @@ STACK_FRAMES_asan := --param asan-use-after-return=0
 # debug information has lines and calls, not variables: of code that is inlined this often those take a
 # third of the time to compile and three quarters of platform-cpu's size.
 CONTENT_release := -O3 -g1
-# Under ASan: what reads or writes where there is nothing is found by it alone, and without these three
-# checks a kernel compiles in half to two thirds of the time.
-CONTENT_asan    := -g1 -fno-sanitize=null,object-size,pointer-overflow
+CONTENT_asan    := -g1
 CONTENT_tsan    := -g1
 
 FLAVOUR := $(or $(FLAVOUR_$(MODE)),$(error MODE=$(MODE) is none of release debug asan tsan fuzz coverage))
