@@ -128,12 +128,6 @@ template <typename T, int OF_ROWS> struct packed_numbers {
             a[i][3] = h[2 * i + 1];
         }
     }
-    static __device__ void add(const float *sums, const float *by, float *totals) {
-#pragma unroll
-        for (int i = 0; i < COUNT; ++i) {
-            totals[i] += sums[i] * by[i / 2 % 2];
-        }
-    }
     static __device__ output_ends prepare(const cuda_coded &all, int output) {
         return {1, bias_of(all, output)};
     }

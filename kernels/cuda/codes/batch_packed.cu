@@ -48,6 +48,12 @@ template <typename T> struct few_rows : packed_numbers<T, 16> {
             }
         }
     }
+    static __device__ void add(const float *sums, const float *by, float *totals) {
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            totals[i] += sums[i] * by[i / 2 % 2];
+        }
+    }
     // Codes at `weight`, x behind them; `empty`: the stage's barrier.
     __device__ void multiply(uint32_t weight, uint32_t empty, float (*totals)[COUNT]) {
         const uint32_t x = weight + WEIGHT_BYTES<few_rows>;
@@ -62,7 +68,7 @@ template <typename T> struct few_rows : packed_numbers<T, 16> {
             }
 #pragma unroll
             for (int half = 0; half < HALVES; ++half) {
-                this->add(sums[half], this->scale[half], totals[half]);
+                add(sums[half], this->scale[half], totals[half]);
             }
         }
     }
