@@ -139,6 +139,8 @@ void berth_graph_destroy(berth_graph *graph);
 BERTH_MUST_CHECK berth_status berth_graph_site(const berth_graph *graph,
                                                const berth_graph_node *node, const berth_host *host,
                                                berth_arena *arena, berth_op_site *out_site);
+// Whether the op computes each row of that site by itself (berth_op.is_rowwise).
+bool berth_graph_is_rowwise(const berth_op_site *site);
 
 // ---- checking, printing, parsing
 // --------------------------------------------------------------------

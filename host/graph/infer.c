@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a node to the types of its outputs: the one place that calls berth_op.infer. What the op
-// writes is checked here, since a wrong shape would later be a wrong address.
+// From a node to the types of its outputs: the one place that calls berth_op.infer, and what
+// an op says of its rows. What it writes is checked here, since a wrong shape would later be a wrong address.
 #include "graph/rules.h"
 
 berth_status berth_graph_site(const berth_graph *graph, const berth_graph_node *node,
@@ -45,6 +45,10 @@ berth_status berth_graph_site(const berth_graph *graph, const berth_graph_node *
         .state_count = node->state_count,
     };
     return BERTH_OK;
+}
+
+bool berth_graph_is_rowwise(const berth_op_site *site) {
+    return site->op->is_rowwise != NULL && site->op->is_rowwise(site) != 0;
 }
 
 static berth_status check_result(const berth_graph_node *node, const berth_op_result *result,

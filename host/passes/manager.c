@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "passes/narrow.h"
 #include "passes/rewriting.h"
 
 #define BLOCK_BYTES (64u << 10)
@@ -141,12 +142,12 @@ static void warn_of_unknown(const berth_plan_request *request, const char **name
     }
 }
 
-// The passes in their order, and their names in the same.
+// The passes in their order, and their names in the same, behind which comes the host's own.
 static berth_status list_passes(const berth_plan_request *request, berth_arena *arena,
                                 const berth_pass_entry ***out_passes) {
     const size_t count = berth_registry_pass_count(request->registry);
     const berth_pass_entry **passes = BERTH_ARENA_ARRAY(arena, const berth_pass_entry *, count);
-    const char **names = BERTH_ARENA_ARRAY(arena, const char *, count);
+    const char **names = BERTH_ARENA_ARRAY(arena, const char *, count + 1);
     if (passes == NULL || names == NULL) {
         return berth_arena_exhausted(arena, "the passes");
     }
@@ -154,7 +155,8 @@ static berth_status list_passes(const berth_plan_request *request, berth_arena *
         passes[i] = berth_registry_pass_at(request->registry, i);
         names[i] = passes[i]->pass.name;
     }
-    warn_of_unknown(request, names, count);
+    names[count] = BERTH_NARROW_ROWS;
+    warn_of_unknown(request, names, count + 1);
     if (count > 1) {
         qsort(passes, count, sizeof *passes, compare);
     }
@@ -190,10 +192,23 @@ static berth_status run_one(const berth_plan_request *request, berth_dispatcher 
     return status;
 }
 
+// Why before all others: which ops are fused depends on how many rows they may have.
+static berth_status narrow(const berth_plan_request *request, berth_graph **graph) {
+    const bool is_wanted = !is_named(&request->config->disabled_passes, BERTH_NARROW_ROWS);
+    if (is_wanted) {
+        BERTH_TRY_NOTE(berth_narrow_rows(request->registry, request->graph, graph),
+                       "pass '" BERTH_NARROW_ROWS "'");
+    }
+    BERTH_INFO("passes", BERTH_NARROW_ROWS ": %s",
+               !is_wanted ? "off" : *graph != NULL ? "rows are selected early" : "nothing to do");
+    return BERTH_OK;
+}
+
 static berth_status run_all(const berth_plan_request *request, berth_dispatcher *dispatcher,
                             berth_arena *arena, berth_graph **graph) {
     const berth_pass_entry **passes = NULL;
     BERTH_TRY(list_passes(request, arena, &passes));
+    BERTH_TRY(narrow(request, graph));
     for (size_t i = 0; i < berth_registry_pass_count(request->registry); ++i) {
         BERTH_TRY(run_one(request, dispatcher, passes[i], graph));
     }
@@ -205,9 +220,6 @@ berth_status berth_passes_run(const berth_plan_request *request, berth_graph **o
     berth_dispatcher *dispatcher = NULL;
     berth_arena *arena = NULL;
     *out_graph = NULL;
-    if (berth_registry_pass_count(request->registry) == 0) {
-        return BERTH_OK;
-    }
     BERTH_TRY(berth_arena_create(BLOCK_BYTES, LIMIT_BYTES, &arena));
     berth_status status = berth_dispatcher_create(request, &dispatcher);
     if (status == BERTH_OK) {

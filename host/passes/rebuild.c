@@ -2,111 +2,22 @@
 // Input: a graph and its fusions. Output: a new graph, built like any other, so that types are
 // inferred, states threaded and everything verified anew. Lines stay in their order; a fusion
 // stands before the node that it was placed at.
+#include "passes/copying.h"
 #include "passes/rewriting.h"
 
 #include <string.h>
 
-#define MAX_ATTRIBUTES 64
-
-typedef struct copying {
-    const berth_graph *from;
-    berth_graph_builder *to;
-    const berth_value *instead; // of values of the graph; NULL: nothing is replaced
-    size_t instead_count;
-    berth_value *map; // [from->value_count] values of `to`, BERTH_VALUE_NONE: not there yet
-} copying;
-
-// ---- values and nodes ---------------------------------------------------------------------------
-
-static void copy_root(const copying *in, berth_value value) {
-    const berth_graph_value *root = &in->from->values[value];
-    if (in->map[value] != BERTH_VALUE_NONE) {
-        return;
-    }
-    if (root->kind == BERTH_VALUE_INPUT) {
-        in->map[value] = berth_graph_input(in->to, root->name);
-    } else if (root->kind == BERTH_VALUE_PARAMETER) {
-        in->map[value] = berth_graph_parameter(in->to, root->name, &root->type);
-    } else {
-        berth_graph_state(in->to, root->name, root->state, &root->type);
-        in->map[value] = (berth_value)(berth_graph_peek(in->to)->value_count - 1);
-    }
-}
-
-// What stands for the value in the new graph. A fused node may stand before the line of a parameter
-// that it uses.
-static berth_value moved(const copying *in, berth_value value) {
-    while (value < in->instead_count && in->instead[value] != BERTH_VALUE_NONE) {
-        value = in->instead[value];
-    }
-    if (value != BERTH_VALUE_NONE && in->from->values[value].node == BERTH_NO_NODE) {
-        copy_root(in, value);
-    }
-    return value == BERTH_VALUE_NONE ? value : in->map[value];
-}
-
-static void copy_op(const copying *in, const berth_graph_node *node) {
-    const berth_attribute *attributes[MAX_ATTRIBUTES];
-    berth_value inputs[BERTH_MAX_INPUTS];
-    uint64_t count = 0;
-    for (size_t i = 0; i < node->attribute_count && count < MAX_ATTRIBUTES; ++i) {
-        if (node->attributes[i]->kind != BERTH_ATTRIBUTE_NONE) {
-            attributes[count++] = node->attributes[i];
-        }
-    }
-    for (size_t i = 0; i < node->input_count; ++i) {
-        inputs[i] = moved(in, node->inputs[i]);
-    }
-    (void)berth_graph_op(in->to, &(berth_call){
-                                     .size = sizeof(berth_call),
-                                     .name = node->op->op.name,
-                                     .prefix = node->layer,
-                                     .inputs = inputs,
-                                     .input_count = node->input_count,
-                                     .attributes = attributes,
-                                     .attribute_count = count,
-                                     .enforce_enable = node->is_enforced,
-                                 });
-}
-
-static void copy_node(const copying *in, const berth_graph_node *node, const char *made_by) {
-    berth_graph_made_by(in->to, made_by);
-    if (node->kind == BERTH_NODE_SLICE) {
-        (void)berth_graph_slice(in->to, moved(in, node->inputs[0]), node->slice_dim,
-                                node->slice_start, node->slice_length);
-    } else if (node->kind == BERTH_NODE_RESHAPE) {
-        const berth_value_type *type = &in->from->values[node->outputs[0]].type;
-        (void)berth_graph_reshape(in->to, moved(in, node->inputs[0]), type->dims, type->ndim);
-    } else {
-        copy_op(in, node);
-    }
-    if (berth_graph_has_failed(in->to)) {
-        return;
-    }
-    const berth_graph *made = berth_graph_peek(in->to);
-    const berth_graph_node *copy = &made->nodes[made->node_count - 1];
-    for (size_t i = 0; i < node->output_count && i < copy->output_count; ++i) {
-        in->map[node->outputs[i]] = copy->outputs[i];
-    }
-}
-
-static void copy_outputs(const copying *in, const berth_graph *graph) {
-    for (size_t i = 0; i < graph->output_count; ++i) {
-        berth_graph_output_add(in->to, graph->outputs[i].name, moved(in, graph->outputs[i].value));
-    }
-}
-
 // ---- a copy -------------------------------------------------------------------------------------
 
-static void copy_all(const copying *in) {
+static void copy_all(const berth_copying *in) {
     uint32_t copied = 0;
     for (berth_value i = 1; i < in->from->value_count && !berth_graph_has_failed(in->to); ++i) {
         const uint32_t node = in->from->values[i].node;
         if (node == BERTH_NO_NODE) {
-            copy_root(in, i);
+            berth_copy_root(in, i);
         } else if (node == copied) {
             const berth_graph_node *next = &in->from->nodes[copied++];
-            copy_node(in, next, next->made_by);
+            berth_copy_node(in, next, next->made_by);
         }
     }
 }
@@ -122,7 +33,7 @@ static berth_status check_copy(const berth_graph *graph, const berth_graph *copy
 
 berth_status berth_trial_begin(const berth_registry *registry, const berth_graph *graph,
                                berth_graph_builder **out_builder) {
-    copying in = {.from = graph};
+    berth_copying in = {.from = graph};
     berth_graph *none = NULL;
     BERTH_TRY(berth_graph_begin(registry, graph->name, &in.to));
     in.map = BERTH_ARENA_ARRAY(berth_graph_peek(in.to)->arena, berth_value, graph->value_count);
@@ -141,30 +52,30 @@ berth_status berth_trial_begin(const berth_registry *registry, const berth_graph
 // ---- with fusions -------------------------------------------------------------------------------
 
 // Those that stand before the node, the first one of the graph first.
-static void emit(const berth_rewriting *in, const copying *of, uint32_t position) {
+static void emit(const berth_rewriting *in, const berth_copying *of, uint32_t position) {
     for (size_t i = in->fusions.count; i-- > 0;) {
         const berth_fusion *fusion = &in->fusions.data[i];
         for (uint32_t k = fusion->first; fusion->position == position && k < fusion->end; ++k) {
-            copy_node(of, &of->from->nodes[k], in->pass->pass.name);
+            berth_copy_node(of, &of->from->nodes[k], in->pass->pass.name);
         }
     }
 }
 
-static void build(const berth_rewriting *in, const copying *of) {
+static void build(const berth_rewriting *in, const berth_copying *of) {
     uint32_t next = 0;
     for (berth_value i = 1; i < in->graph->value_count && !berth_graph_has_failed(of->to); ++i) {
         const uint32_t node = in->graph->values[i].node;
         if (node == BERTH_NO_NODE) {
-            copy_root(of, i);
+            berth_copy_root(of, i);
         } else if (node == next) {
             emit(in, of, node);
             if (in->taken_by[node] == 0) {
-                copy_node(of, &in->graph->nodes[node], in->graph->nodes[node].made_by);
+                berth_copy_node(of, &in->graph->nodes[node], in->graph->nodes[node].made_by);
             }
             ++next;
         }
     }
-    copy_outputs(of, in->graph);
+    berth_copy_outputs(of, in->graph);
 }
 
 // The next node that changes states, from `at` on.
@@ -200,7 +111,7 @@ static berth_status check_states(const berth_graph *before, const berth_graph *a
 
 berth_status berth_rewriting_finish(const berth_rewriting *in, berth_graph **out_graph) {
     const berth_graph *trial = berth_graph_peek(in->trial);
-    copying of = {
+    berth_copying of = {
         .from = trial,
         .instead = in->instead,
         .instead_count = in->graph->value_count,

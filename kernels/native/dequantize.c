@@ -85,5 +85,6 @@ const berth_op berth_op_dequantize = {
     .attribute_count = sizeof attributes / sizeof attributes[0],
     .infer = infer,
     .reference = reference,
+    .is_rowwise = berth_every_row,
     .compatible_revision = 1,
 };

@@ -156,7 +156,7 @@ static const berth_op_argument *const berth_elementwise_inputs[] = {BERTH_STRIDE
 #define BERTH_ELEMENTWISE(op_name, op_class, op_infer)                                             \
     .size = sizeof(berth_op), .name = (op_name), .class_name = (op_class),                         \
     .inputs = berth_elementwise_inputs, .input_count = 1, .infer = (op_infer),                     \
-    .reference = reference, .has_decomposition = 1
+    .reference = reference, .has_decomposition = 1, .is_rowwise = berth_every_row
 #define BERTH_ATTRIBUTE_TABLE(table)                                                               \
     .attributes = (table), .attribute_count = sizeof(table) / sizeof((table)[0])
 

@@ -101,5 +101,6 @@ const berth_op berth_op_fused_packed_linear = {
     .attribute_count = sizeof attributes / sizeof attributes[0],
     .infer = infer,
     .reference = reference,
+    .is_rowwise = berth_every_row,
     .reference_workspace = reference_workspace,
 };

@@ -56,6 +56,7 @@ const berth_op berth_op_fused_rms_norm_gated = {
     BERTH_ATTRIBUTE_TABLE(attributes),
     .infer = infer,
     .reference = reference,
+    .is_rowwise = berth_every_row,
     .reference_workspace = berth_norm_workspace,
     .has_decomposition = 1,
 };

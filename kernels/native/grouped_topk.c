@@ -118,5 +118,6 @@ const berth_op berth_op_grouped_topk = {
     .attribute_count = sizeof attributes / sizeof attributes[0],
     .infer = infer,
     .reference = reference,
+    .is_rowwise = berth_every_row,
     .reference_workspace = routing_room_bytes,
 };

@@ -100,6 +100,7 @@ const berth_op berth_op_layer_norm = {
     BERTH_ATTRIBUTE_TABLE(attributes),
     .infer = infer,
     .reference = reference,
+    .is_rowwise = berth_every_row,
     .reference_workspace = berth_norm_workspace,
     .has_decomposition = 1,
     .compatible_revision = 1,

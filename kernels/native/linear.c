@@ -61,4 +61,5 @@ const berth_op berth_op_linear = {
     .input_count = sizeof inputs / sizeof inputs[0],
     .infer = infer,
     .reference = reference,
+    .is_rowwise = berth_every_row,
 };

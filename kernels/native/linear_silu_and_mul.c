@@ -82,5 +82,6 @@ const berth_op berth_op_linear_silu_and_mul = {
     .input_count = sizeof inputs / sizeof inputs[0],
     .infer = infer,
     .reference = reference,
+    .is_rowwise = berth_every_row,
     .reference_workspace = reference_workspace,
 };

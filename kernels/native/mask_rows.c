@@ -54,4 +54,5 @@ const berth_op berth_op_mask_rows = {
     .input_count = sizeof inputs / sizeof inputs[0],
     .infer = infer,
     .reference = reference,
+    .is_rowwise = berth_every_row,
 };

@@ -74,4 +74,5 @@ const berth_op berth_op_match_magnitude = {
     .attribute_count = sizeof attributes / sizeof attributes[0],
     .infer = infer,
     .reference = reference,
+    .is_rowwise = berth_every_row,
 };

@@ -82,4 +82,5 @@ const berth_op berth_op_mix_rows = {
     .attribute_count = sizeof attributes / sizeof attributes[0],
     .infer = infer,
     .reference = reference,
+    .is_rowwise = berth_every_row,
 };

@@ -114,7 +114,7 @@ static const berth_op_attribute *const attributes[] = {
         .inputs = inputs, .input_count = sizeof inputs / sizeof inputs[0],                         \
         .attributes = attributes, .attribute_count = sizeof attributes / sizeof attributes[0],     \
         .infer = moe_entry_infer, .reference = moe_entry_reference,                                \
-        .reference_workspace = moe_entry_workspace                                                 \
+        .reference_workspace = moe_entry_workspace, .is_rowwise = berth_every_row                  \
     }
 
 #endif

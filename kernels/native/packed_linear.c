@@ -154,6 +154,7 @@ const berth_op berth_op_packed_linear = {
     .attribute_count = sizeof attributes / sizeof attributes[0],
     .infer = infer,
     .reference = reference,
+    .is_rowwise = berth_every_row,
     .reference_workspace = reference_workspace,
     .compatible_revision = 1,
 };

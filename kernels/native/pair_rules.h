@@ -42,6 +42,7 @@ static const berth_op_argument *const inputs[] = {
 // What the table of such an op has beside its revision.
 #define BERTH_PAIR_OP(op_name, op_class)                                                           \
     .size = sizeof(berth_op), .name = (op_name), .class_name = (op_class), .inputs = inputs,       \
-    .input_count = sizeof inputs / sizeof inputs[0], .infer = pair_infer, .reference = reference
+    .input_count = sizeof inputs / sizeof inputs[0], .infer = pair_infer, .reference = reference,  \
+    .is_rowwise = berth_every_row
 
 #endif

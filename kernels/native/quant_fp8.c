@@ -304,6 +304,11 @@ static berth_status reference(void *self, const berth_op_args *args) {
     return BERTH_OK;
 }
 
+// But for one scale that is made of all of x.
+static uint64_t is_rowwise(const berth_op_site *site) {
+    return is_static(site) || group_of(site, 0) == 1;
+}
+
 static const berth_op_argument *const inputs[] = {
     BERTH_STRIDED_INPUT("x"),
     BERTH_OPTIONAL_INPUT("scale"),
@@ -329,4 +334,5 @@ const berth_op berth_op_quant_fp8 = {
     .attribute_count = sizeof attributes / sizeof attributes[0],
     .infer = infer,
     .reference = reference,
+    .is_rowwise = is_rowwise,
 };

@@ -101,4 +101,5 @@ const berth_op berth_op_quant_int8 = {
     .input_count = sizeof inputs / sizeof inputs[0],
     .infer = infer,
     .reference = reference,
+    .is_rowwise = berth_every_row,
 };

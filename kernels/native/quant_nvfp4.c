@@ -91,5 +91,6 @@ const berth_op berth_op_quant_nvfp4 = {
     .input_count = sizeof inputs / sizeof inputs[0],
     .infer = infer,
     .reference = reference,
+    .is_rowwise = berth_every_row,
     .compatible_revision = 1,
 };

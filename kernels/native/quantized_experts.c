@@ -394,6 +394,7 @@ const berth_op berth_op_quantized_experts = {
     .attribute_count = sizeof attributes / sizeof attributes[0],
     .infer = infer,
     .reference = reference,
+    .is_rowwise = berth_every_row,
     .reference_workspace = reference_workspace,
     .compatible_revision = 1,
 };

@@ -155,6 +155,7 @@ const berth_op berth_op_rms_norm = {
     .attribute_count = sizeof attributes / sizeof attributes[0],
     .infer = infer,
     .reference = reference,
+    .is_rowwise = berth_every_row,
     .has_decomposition = 1,
     .compatible_revision = 1,
 };

@@ -31,6 +31,12 @@ static inline const char *berth_dim_text(berth_dim dim, char buffer[64]) {
     return buffer;
 }
 
+// berth_op.is_rowwise of an op that is so at every site.
+static inline uint64_t berth_every_row(const berth_op_site *site) {
+    (void)site;
+    return 1;
+}
+
 #define BERTH_RULE_FAIL(site, input, ...)                                                          \
     berth_rule_fail_((site), (site)->op->inputs[input]->name, __VA_ARGS__)
 

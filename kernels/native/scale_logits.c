@@ -65,4 +65,5 @@ const berth_op berth_op_scale_logits = {
     .attribute_count = sizeof attributes / sizeof attributes[0],
     .infer = infer,
     .reference = reference,
+    .is_rowwise = berth_every_row,
 };

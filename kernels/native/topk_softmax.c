@@ -58,5 +58,6 @@ const berth_op berth_op_topk_softmax = {
     .attribute_count = sizeof attributes / sizeof attributes[0],
     .infer = infer,
     .reference = reference,
+    .is_rowwise = berth_every_row,
     .reference_workspace = routing_room_bytes,
 };

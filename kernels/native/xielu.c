@@ -83,5 +83,6 @@ const berth_op berth_op_xielu = {
     .input_count = sizeof inputs / sizeof inputs[0],
     .infer = infer,
     .reference = reference,
+    .is_rowwise = berth_every_row,
     .has_decomposition = 1,
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The passes in the program: a plugin that brings the fused ops changes the graph and no number of
-// what comes out of it; switches and custom_ops leave the graph alone; who asks is told.
+// what comes out of it, nor do rows that are selected early; switches and custom_ops leave the graph
+// alone; who asks is told.
 #include <stdio.h>
 #include <string.h>
 
@@ -18,20 +19,20 @@
 
 typedef struct fused_model {
     const char *folder;
-    int norms; // fused nodes by what they begin with, of three layers
+    int norms; // fused nodes by what they begin with, of three layers and the head
     int activations;
     int quantizers;
 } fused_model;
 
 static const fused_model models[] = {
-    {LLAMA,                                    6, 3, 0},
-    {"tests/data/quant/ct-fp8-dynamic",        6, 3, 3},
-    {"tests/data/quant/ct-int8-static-asym",   6, 3, 3},
-    {"tests/data/quant/fp8-kv",                6, 3, 3},
-    {"tests/data/quant/gptq-4bit-act",         6, 3, 0},
-    {"tests/data/quant/moe-fp8",               4, 1, 3}, // two layers of experts
-    {"tests/data/quant/hf-fp8-block-deepseek", 0, 0, 0},
-    {"tests/data/quant/forms/nvfp4-weights",   0, 0, 0}, // output_scale has no place there
+    {LLAMA,                                    7, 3, 0},
+    {"tests/data/quant/ct-fp8-dynamic",        7, 3, 3},
+    {"tests/data/quant/ct-int8-static-asym",   7, 3, 3},
+    {"tests/data/quant/fp8-kv",                7, 3, 3},
+    {"tests/data/quant/gptq-4bit-act",         7, 3, 0},
+    {"tests/data/quant/moe-fp8",               5, 1, 3}, // two layers of experts
+    {"tests/data/quant/hf-fp8-block-deepseek", 1, 0, 0},
+    {"tests/data/quant/forms/nvfp4-weights",   1, 0, 0}, // output_scale has no place there
 };
 
 static int count_of(const char *text, const char *part) {
@@ -65,7 +66,8 @@ static void check_model(void **state) {
                      "--platform", "cpu", "--plugin", REFERENCES, "--dtype", dtypes[i], "--json");
         PROGRAM_MUST(&without, NULL, BERTH, "eval", "--model", model->folder, "--golden", golden,
                      "--platform", "cpu", "--plugin", REFERENCES, "--dtype", dtypes[i], "--json",
-                     "--disable-passes", "fuse_norm_linear,fuse_act_linear,fuse_quant_linear");
+                     "--disable-passes",
+                     "narrow_rows,fuse_norm_linear,fuse_act_linear,fuse_quant_linear");
         CHECK_STR(with.out, without.out);
         CHECK_CONTAINS(with.out, "\"passed\": true");
     }
@@ -100,10 +102,11 @@ static void check_graph(const char *const *environment, const switched *it) {
 TEST(passes_leave_the_graph_where_the_user_says_so) {
     static const switched rows[] = {
         {"--no-fuse-norm-linear",  NULL,                                0, 3},
-        {"--no-fuse-act-linear",   NULL,                                6, 0},
-        {"--no-fuse-quant-linear", NULL,                                6, 3},
+        {"--no-fuse-act-linear",   NULL,                                7, 0},
+        {"--no-fuse-quant-linear", NULL,                                7, 3},
         {"--disable-passes",       "fuse_norm_linear, fuse_act_linear", 0, 0},
-        {"--custom-ops",           "all",                               6, 3},
+        {"--disable-passes",       "narrow_rows",                       6, 3},
+        {"--custom-ops",           "all",                               7, 3},
         {"--custom-ops",           "none",                              0, 0},
         {"--custom-ops",           "-fused_linear",                     0, 0},
         {"--custom-ops",           "-FusedLinear",                      0, 0},
@@ -116,14 +119,14 @@ TEST(passes_leave_the_graph_where_the_user_says_so) {
 }
 
 TEST(passes_ask_the_implementation_about_every_site) {
-    const switched all = {"--custom-ops", "all", 6, 2};
+    const switched all = {"--custom-ops", "all", 7, 2};
     check_graph(PROGRAM_ENV("REFERENCES_REFUSE=layers.1.mlp.down_proj"), &all);
 }
 
 // Another plugin's override of silu_and_mul is meant, wherever the op stands.
 TEST(passes_leave_what_another_plugin_overrides) {
-    const switched none = {"--custom-ops", "all", 6, 3};
-    const switched other = {"--plugin", WRONG_OP, 6, 0};
+    const switched none = {"--custom-ops", "all", 7, 3};
+    const switched other = {"--plugin", WRONG_OP, 7, 0};
     check_graph(FUSED_ONLY, &none);
     check_graph(FUSED_ONLY, &other);
 }
@@ -153,6 +156,7 @@ TEST(passes_are_named_where_they_are_asked_for) {
     program p;
     const berth_json *sites = NULL;
     int named = 0;
+    int selections = 0;
     PROGRAM_MUST(&p, NULL, BERTH, "ops", "explain", "--json", "--model", LLAMA, "--platform", "cpu",
                  "--plugin", REFERENCES);
     berth_json *root = program_json(&p);
@@ -163,15 +167,18 @@ TEST(passes_are_named_where_they_are_asked_for) {
         CHECK_OK(berth_json_get_str(berth_json_at(sites, i), "op", &op));
         const bool is_fused = berth_str_equal_cstr(op, "fused_linear");
         const berth_status status = berth_json_get_str(berth_json_at(sites, i), "pass", &pass);
-        CHECK_INT(status == BERTH_OK, is_fused);
+        const bool is_selection = berth_str_equal_cstr(op, "select_rows");
+        CHECK_INT(status == BERTH_OK, is_fused || is_selection);
+        selections += is_selection && berth_str_equal_cstr(pass, "narrow_rows");
         named += is_fused && (berth_str_equal_cstr(pass, "fuse_norm_linear") ||
                               berth_str_equal_cstr(pass, "fuse_act_linear"));
     }
-    CHECK_INT(named, 9);
+    CHECK_INT(named, 10);
+    CHECK_INT(selections, 2);
     berth_json_destroy(root);
     PROGRAM_MUST(&p, NULL, BERTH, "ops", "explain", "fused_linear", "--model", LLAMA, "--platform",
                  "cpu", "--plugin", REFERENCES);
-    CHECK_INT(count_of(p.out, "made by pass fuse_norm_linear"), 6);
+    CHECK_INT(count_of(p.out, "made by pass fuse_norm_linear"), 7);
     CHECK_INT(count_of(p.out, "made by pass fuse_act_linear"), 3);
 }
 
@@ -180,14 +187,15 @@ TEST(passes_count_their_matches_in_the_log) {
     PROGRAM_RUN(&p, NULL, BERTH, "graph", "--passes", "--model", LLAMA, "--platform", "cpu",
                 "--plugin", REFERENCES, "--log", "info", "--no-fuse-act-linear");
     CHECK_INT(p.status, 0);
-    CHECK_CONTAINS(p.err, "passes: fuse_norm_linear: 6 matches");
+    CHECK_CONTAINS(p.err, "passes: fuse_norm_linear: 7 matches");
+    CHECK_CONTAINS(p.err, "passes: narrow_rows: rows are selected early");
     CHECK_CONTAINS(p.err, "passes: fuse_quant_linear: 0 matches");
     CHECK_CONTAINS(p.err, "passes: fuse_act_linear: off");
     PROGRAM_MUST(&p, NULL, BERTH, "plugins", "inspect", "core-passes");
     CHECK_CONTAINS(p.out, "pass            fuse_norm_linear");
 }
 
-// Where no platform has the fused ops the graph is the model's own.
+// Where no platform has the fused ops the graph is the model's own but for early rows.
 TEST(passes_change_nothing_on_a_platform_without_fused_ops) {
     static const char *const platforms[] = {"cpu", "dummy"};
     for (size_t i = 0; i < BERTH_COUNT(models); ++i) {
@@ -197,7 +205,8 @@ TEST(passes_change_nothing_on_a_platform_without_fused_ops) {
         for (size_t k = 0; k < BERTH_COUNT(platforms); ++k) {
             program after;
             PROGRAM_MUST(&after, NULL, BERTH, "graph", "--passes", "--model", models[i].folder,
-                         "--platform", platforms[k], "--dtype", "float32", "--allow-fallback");
+                         "--platform", platforms[k], "--dtype", "float32", "--allow-fallback",
+                         "--disable-passes", "narrow_rows");
             CHECK_INT(count_of(after.out, "fused_linear"), 0);
             CHECK_INT(count_of(after.out, "fused_packed_linear"), 0);
             CHECK_INT(count_of(after.out, "fused_scaled_linear"), 0);

@@ -48,6 +48,31 @@ static void check_reference(const op_case *self, const op_results *wanted) {
     }
 }
 
+// Of what an op computes row by row, a row alone is the same to the bit.
+static void check_row(const op_case *self, const op_results *wanted) {
+    const int64_t row = self->tokens / 2;
+    op_case alone;
+    op_results got;
+    if (!op_case_is_rowwise(self)) {
+        return;
+    }
+    op_case_take_row(&alone, self, row);
+    op_case_reference(&alone, &got);
+    CHECK_UINT(got.count, wanted->count);
+    for (size_t i = 0; i < got.count; ++i) {
+        const bool is_of_rows = wanted->outputs[i].type.dims[0].symbol == BERTH_SYMBOL_TOKENS;
+        const int64_t count = op_tensor_count(&got.outputs[i]);
+        for (int64_t k = 0; k < count; ++k) {
+            const double one = op_tensor_get(&got.outputs[i], k);
+            const double all =
+                op_tensor_get(&wanted->outputs[i], (is_of_rows ? row * count : 0) + k);
+            CHECK(one == all || (isnan(one) && isnan(all)));
+        }
+    }
+    op_results_free(&got);
+    op_case_free(&alone);
+}
+
 static void check_kernel(const op_case *self, const berth_op_impl *impl, const op_results *wanted) {
     op_results got;
     op_case_run(self, impl, &got);
@@ -97,6 +122,7 @@ static void run_line(const op_line *line, op_case *at_hand, op_results *wanted) 
     }
     op_case_reference(at_hand, wanted);
     check_reference(at_hand, wanted);
+    check_row(at_hand, wanted);
     check_kernels(line, at_hand, wanted);
 }
 
@@ -229,6 +255,32 @@ TEST_CASES(ops) {
         char path[128];
         (void)snprintf(path, sizeof path, "tests/ops/%s.txt", (*op)->name);
         op_lines_read(*op, path, add_line, cases);
+    }
+}
+
+// ---- what all cases of an op say together -------------------------------------------------------
+
+static void look_for_rows(const op_line *line, void *context) {
+    bool *has_rows = context;
+    op_case at_hand;
+    if (*has_rows || line->kind == OP_LINE_REFUSE) {
+        return;
+    }
+    op_line_build(line, &at_hand);
+    *has_rows = op_case_is_rowwise(&at_hand);
+    op_case_free(&at_hand);
+}
+
+TEST(an_op_that_computes_row_by_row_has_a_case_of_several_rows) {
+    for (const berth_op *const *op = berth_native_ops; *op != NULL; ++op) {
+        bool has_rows = (*op)->is_rowwise == NULL;
+        char path[128];
+        (void)snprintf(path, sizeof path, "tests/ops/%s.txt", (*op)->name);
+        op_lines_read(*op, path, look_for_rows, &has_rows);
+        if (!has_rows) {
+            print_error("%s: no case has several rows of which each is by itself\n", (*op)->name);
+        }
+        CHECK(has_rows);
     }
 }
 

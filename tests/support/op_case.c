@@ -123,6 +123,56 @@ static berth_status make_site(const op_case *self, op_site *out) {
     return status;
 }
 
+static bool has_rows(const berth_value_type *type) {
+    return type->ndim > 0 && type->dims[0].symbol == BERTH_SYMBOL_TOKENS;
+}
+
+// Of each token one, and no other dimension depends on how many there are.
+static bool has_plain_rows(const berth_value_type *type) {
+    bool is_plain = !has_rows(type) || (type->dims[0].a == 1 && type->dims[0].b == 0 &&
+                                        type->dims[0].c == 1);
+    for (uint32_t dim = 1; dim < type->ndim; ++dim) {
+        is_plain = is_plain && type->dims[dim].symbol == BERTH_SYMBOL_NONE;
+    }
+    return is_plain;
+}
+
+bool op_case_is_rowwise(const op_case *self) {
+    op_site site;
+    if (self->op->is_rowwise == NULL || self->tokens < 2) {
+        return false;
+    }
+    CHECK_OK(make_site(self, &site));
+    bool is_rowwise = has_rows(&site.types[0]) && self->op->is_rowwise(&site.site) != 0;
+    for (size_t i = 0; i < site.site.output_count; ++i) {
+        is_rowwise = is_rowwise && has_plain_rows(&site.types[i]);
+    }
+    for (size_t i = 0; i < BERTH_MAX_INPUTS; ++i) {
+        is_rowwise = is_rowwise && has_plain_rows(&self->inputs[i].type);
+    }
+    return is_rowwise;
+}
+
+void op_case_take_row(op_case *to, const op_case *from, int64_t row) {
+    op_case_copy(to, from, false);
+    to->tokens = 1;
+    for (size_t i = 0; i < BERTH_MAX_INPUTS; ++i) {
+        const berth_value_type type = to->inputs[i].type;
+        if (!op_tensor_is_present(&to->inputs[i]) || !has_rows(&type)) {
+            continue;
+        }
+        op_shape shape = {.dtype = type.dtype, .ndim = type.ndim};
+        memcpy(shape.dims, type.dims, sizeof shape.dims);
+        const op_tensor all = to->inputs[i];
+        op_tensor_make(&to->inputs[i], &shape, to);
+        to->inputs[i].is_parameter = all.is_parameter;
+        memcpy((char *)to->inputs[i].tensor.data,
+               (const char *)all.tensor.data + (size_t)row * to->inputs[i].bytes,
+               to->inputs[i].bytes);
+        free(all.memory);
+    }
+}
+
 berth_status op_case_infer(const op_case *self) {
     op_site site;
     return make_site(self, &site);

@@ -95,6 +95,12 @@ berth_attribute *op_case_attribute(op_case *self, const char *name);
 // Dense copies of all operands; see op_tensor_copy.
 void op_case_copy(op_case *to, const op_case *from, bool is_widened);
 
+// Whether the op says of this case that rows are computed each by itself (berth_op.is_rowwise), and
+// it has a row for each of several tokens.
+bool op_case_is_rowwise(const op_case *self);
+// The same case with one of its rows. Only where that holds.
+void op_case_take_row(op_case *to, const op_case *from, int64_t row);
+
 // The shape rule alone; its text is op_host_text.
 berth_status op_case_infer(const op_case *self);
 // What the forward of the implementation, or of the reference for NULL, returns.
