@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a node to the types of its outputs: the one place that calls berth_op.infer, and what
-// an op says of its rows. What it writes is checked here, since a wrong shape would later be a wrong address.
+// From a node to the types of its outputs and to what its op says of rows: the one place that calls
+// berth_op.infer. What that writes is checked here, since a wrong shape would later be a wrong
+// address.
 #include "graph/rules.h"
 
 berth_status berth_graph_site(const berth_graph *graph, const berth_graph_node *node,

@@ -89,6 +89,7 @@ void berth_copy_node(const berth_copying *in, const berth_graph_node *node, cons
 
 void berth_copy_outputs(const berth_copying *in, const berth_graph *graph) {
     for (size_t i = 0; i < graph->output_count; ++i) {
-        berth_graph_output_add(in->to, graph->outputs[i].name, berth_moved(in, graph->outputs[i].value));
+        berth_graph_output_add(in->to, graph->outputs[i].name,
+                               berth_moved(in, graph->outputs[i].value));
     }
 }

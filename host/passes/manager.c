@@ -200,7 +200,9 @@ static berth_status narrow(const berth_plan_request *request, berth_graph **grap
                        "pass '" BERTH_NARROW_ROWS "'");
     }
     BERTH_INFO("passes", BERTH_NARROW_ROWS ": %s",
-               !is_wanted ? "off" : *graph != NULL ? "rows are selected early" : "nothing to do");
+               !is_wanted       ? "off"
+               : *graph != NULL ? "rows are selected early"
+                                : "nothing to do");
     return BERTH_OK;
 }
 

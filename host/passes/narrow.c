@@ -9,6 +9,9 @@
 #include "passes/copying.h"
 #include "passes/narrow.h"
 
+#define BLOCK_BYTES (64u << 10)
+#define LIMIT_BYTES (256u << 20)
+
 // What is used of a value.
 #define USED_ALL      1u // every row, or no rows are known
 #define USED_SELECTED 2u
@@ -103,8 +106,7 @@ static void find_uses(const narrowing *in) {
     for (size_t i = graph->node_count; i-- > 0;) {
         const berth_graph_node *node = &graph->nodes[i];
         in->is_narrow[i] = in->is_own[i] && is_used_narrowly(in, node);
-        use_inputs(in, node,
-                   in->is_narrow[i] || is_selection(in, node) ? USED_SELECTED : USED_ALL);
+        use_inputs(in, node, in->is_narrow[i] || is_selection(in, node) ? USED_SELECTED : USED_ALL);
     }
 }
 
@@ -259,7 +261,7 @@ berth_status berth_narrow_rows(const berth_registry *registry, const berth_graph
     if (!find_rows(&in)) {
         return BERTH_OK;
     }
-    BERTH_TRY(berth_arena_create(64u << 10, 256u << 20, &in.arena));
+    BERTH_TRY(berth_arena_create(BLOCK_BYTES, LIMIT_BYTES, &in.arena));
     const berth_status status = narrow(&in, registry, out_graph);
     berth_arena_destroy(in.arena);
     return status;

@@ -91,9 +91,9 @@ static const berth_slot worker_slots[] = {
 };
 
 static const berth_slot op_slots[] = {
-    SLOT(berth_op, name, REQUIRED),      SLOT(berth_op, class_name, REQUIRED),
-    SLOT(berth_op, revision, REQUIRED),  SLOT(berth_op, infer, REQUIRED),
-    SLOT(berth_op, reference, REQUIRED), SLOT(berth_op, reference_workspace, OPTIONAL),
+    SLOT(berth_op, name, REQUIRED),       SLOT(berth_op, class_name, REQUIRED),
+    SLOT(berth_op, revision, REQUIRED),   SLOT(berth_op, infer, REQUIRED),
+    SLOT(berth_op, reference, REQUIRED),  SLOT(berth_op, reference_workspace, OPTIONAL),
     SLOT(berth_op, is_rowwise, OPTIONAL),
 };
 

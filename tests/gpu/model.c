@@ -54,6 +54,7 @@ typedef struct bench {
     berth_engine *engine;
     int64_t vocabulary;
     double linear_weights; // elements, the head's not among them
+    double last_weights;   // of those behind the last attention: a prompt's other rows skip them
     double linear_bytes;   // of codes and scales, or of numbers of 16 bits
     double head_weights;
     double kv_bytes; // of a token
@@ -146,6 +147,7 @@ static void count_work(bench *b, const char *model) {
     const double kv_heads = number(json, "num_key_value_heads");
     b->vocabulary = (int64_t)number(json, "vocab_size");
     b->linear_weights = layers * hidden * ((2 * heads + 2 * kv_heads) * width + 3 * inner);
+    b->last_weights = hidden * (heads * width + 3 * inner);
     b->linear_bytes = b->linear_weights * bytes_of_weight(json, hidden, inner);
     b->head_weights = (double)b->vocabulary * hidden;
     b->kv_bytes = layers * kv_heads * width * 2 * 2;
@@ -244,7 +246,8 @@ static void time_prefill(bench *b) {
     }
     qsort(samples, REPEATS, sizeof *samples, compare);
     const double median = samples[REPEATS / 2];
-    const double flops = 2 * PROMPT * b->linear_weights + 2 * b->head_weights;
+    const double of_all = PROMPT * (b->linear_weights - b->last_weights);
+    const double flops = 2 * (of_all + b->last_weights + b->head_weights);
     (void)printf(
         "prefill, 1 request of %d tokens     %8.2f ms         %9.1f tokens/s  %7.1f TFLOP/s",
         PROMPT, median * 1e3, PROMPT / median, flops / median / 1e12);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The passes in the program: a plugin that brings the fused ops changes the graph and no number of
-// what comes out of it, nor do rows that are selected early; switches and custom_ops leave the graph
-// alone; who asks is told.
+// what comes out of it, nor do rows that are selected early; switches and custom_ops leave the
+// graph alone; who asks is told.
 #include <stdio.h>
 #include <string.h>
 

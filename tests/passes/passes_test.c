@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host's own pass and every pass of core-passes on the graphs of tests/passes/<pass>.txt:
-// "before" a graph, "after" the graph that it must become, the other passes being off; or "same". The ops are the real ones, and
-// a platform without a device has them all.
+// "before" a graph, "after" the graph that it must become, the other passes being off; or "same".
+// The ops are the real ones, and a platform without a device has them all.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -129,8 +129,8 @@ static bool has_rows(const berth_value_type *type) {
 
 // Of each token one, and no other dimension depends on how many there are.
 static bool has_plain_rows(const berth_value_type *type) {
-    bool is_plain = !has_rows(type) || (type->dims[0].a == 1 && type->dims[0].b == 0 &&
-                                        type->dims[0].c == 1);
+    bool is_plain =
+        !has_rows(type) || (type->dims[0].a == 1 && type->dims[0].b == 0 && type->dims[0].c == 1);
     for (uint32_t dim = 1; dim < type->ndim; ++dim) {
         is_plain = is_plain && type->dims[dim].symbol == BERTH_SYMBOL_NONE;
     }
