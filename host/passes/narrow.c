@@ -20,13 +20,13 @@ typedef struct narrowing {
     const berth_graph *graph;
     const berth_host *host;
     berth_arena *arena;
-    berth_value rows;        // the input that numbers the rows
-    uint8_t *uses;           // [value_count] USED_*
-    bool *is_narrow;         // [node_count] computed for the selected rows only
-    bool *is_own;            // [node_count] by rows, by its op and its types
-    const char *layer;       // that selects
-    const berth_copying *to; // the new graph, of all rows
-    berth_copying selected;  // and of those selected
+    berth_value rows;       // the input that numbers the rows
+    const char *layer;      // that selects them
+    uint8_t *uses;          // [value_count] USED_*
+    bool *is_own;           // [node_count] each row by itself, by its op and its types
+    bool *is_narrow;        // [node_count] computed for the selected rows only
+    berth_copying whole;    // into the new graph: values with all rows
+    berth_copying selected; // and with the selected ones
 } narrowing;
 
 // ---- what a node does with rows -----------------------------------------------------------------
@@ -156,17 +156,18 @@ static bool find_narrow(const narrowing *in) {
 static berth_value select_value(const narrowing *in, berth_value value) {
     berth_value *known = &in->selected.map[value];
     if (*known == BERTH_VALUE_NONE && !has_rows(in, value)) {
-        *known = berth_moved(in->to, value);
+        *known = berth_moved(&in->whole, value);
     } else if (*known == BERTH_VALUE_NONE) {
-        const berth_value inputs[] = {berth_moved(in->to, value), berth_moved(in->to, in->rows)};
-        berth_graph_made_by(in->to->to, BERTH_NARROW_ROWS);
-        *known = berth_graph_op(in->to->to, &(berth_call){
-                                                .size = sizeof(berth_call),
-                                                .name = "select_rows",
-                                                .prefix = in->layer,
-                                                .inputs = inputs,
-                                                .input_count = 2,
-                                            });
+        const berth_value inputs[] = {berth_moved(&in->whole, value),
+                                      berth_moved(&in->whole, in->rows)};
+        berth_graph_made_by(in->whole.to, BERTH_NARROW_ROWS);
+        *known = berth_graph_op(in->whole.to, &(berth_call){
+                                                  .size = sizeof(berth_call),
+                                                  .name = "select_rows",
+                                                  .prefix = in->layer,
+                                                  .inputs = inputs,
+                                                  .input_count = 2,
+                                              });
     }
     return *known;
 }
@@ -185,43 +186,41 @@ static void copy_node(const narrowing *in, uint32_t index) {
     if (in->is_narrow[index]) {
         copy_narrow(in, node);
     } else if (is_selection(in, node)) {
-        in->to->map[node->outputs[0]] = select_value(in, node->inputs[0]);
+        in->whole.map[node->outputs[0]] = select_value(in, node->inputs[0]);
     } else {
-        berth_copy_node(in->to, node, node->made_by);
+        berth_copy_node(&in->whole, node, node->made_by);
     }
 }
 
 static void copy_all(const narrowing *in) {
     uint32_t next = 0;
-    for (berth_value i = 1; i < in->graph->value_count && !berth_graph_has_failed(in->to->to);
+    for (berth_value i = 1; i < in->graph->value_count && !berth_graph_has_failed(in->whole.to);
          ++i) {
         const uint32_t node = in->graph->values[i].node;
         if (node == BERTH_NO_NODE) {
-            berth_copy_root(in->to, i);
+            berth_copy_root(&in->whole, i);
         } else if (node == next) {
             copy_node(in, next++);
         }
     }
-    berth_copy_outputs(in->to, in->graph);
+    berth_copy_outputs(&in->whole, in->graph);
+}
+
+static berth_status make_copying(const narrowing *in, berth_copying *out) {
+    *out = (berth_copying){
+        .from = in->graph,
+        .map = BERTH_ARENA_ARRAY(in->arena, berth_value, in->graph->value_count),
+    };
+    return out->map != NULL ? BERTH_OK : berth_arena_exhausted(in->arena, "a graph's values");
 }
 
 static berth_status build(narrowing *in, const berth_registry *registry, berth_graph **out_graph) {
-    berth_copying all = {
-        .from = in->graph,
-        .map = BERTH_ARENA_ARRAY(in->arena, berth_value, in->graph->value_count),
-    };
-    in->selected = (berth_copying){
-        .from = in->graph,
-        .map = BERTH_ARENA_ARRAY(in->arena, berth_value, in->graph->value_count),
-    };
-    if (all.map == NULL || in->selected.map == NULL) {
-        return berth_arena_exhausted(in->arena, "a graph's values");
-    }
-    BERTH_TRY(berth_graph_begin(registry, in->graph->name, &all.to));
-    in->selected.to = all.to;
-    in->to = &all;
+    BERTH_TRY(make_copying(in, &in->whole));
+    BERTH_TRY(make_copying(in, &in->selected));
+    BERTH_TRY(berth_graph_begin(registry, in->graph->name, &in->whole.to));
+    in->selected.to = in->whole.to;
     copy_all(in);
-    return berth_graph_finish(all.to, out_graph);
+    return berth_graph_finish(in->whole.to, out_graph);
 }
 
 // ---- the pass -----------------------------------------------------------------------------------

@@ -124,10 +124,10 @@ typedef struct berth_op {
     // nothing younger than they are, as `since` of inputs and attributes tells: they are passed
     // over where one is present, or not at its default. 0: only those of this revision run.
     uint64_t compatible_revision;
-    // [optional][startup] Whether row r of an output, rows being the first dimension, is made of
-    // row r of the inputs that have as many rows and of all of the others, and of nothing else, the
-    // batch neither; an output without rows is made of inputs without rows. Then a graph may have
-    // the op compute fewer rows. Types are known. NULL: it is not so. From ABI 1.1 on
+    // [optional][startup] Whether the op computes every row by itself at this site, rows being the
+    // first dimension: row r of an output is made of row r of the inputs that have rows and of all
+    // of the other inputs, not of the batch; an output without rows, of inputs without rows. Then a
+    // graph may have it compute fewer rows. Types are known. NULL: it does not. From ABI 1.1 on
     uint64_t (*is_rowwise)(const berth_op_site *site);
 } berth_op;
 
