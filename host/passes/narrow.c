@@ -13,7 +13,7 @@
 #define LIMIT_BYTES (256u << 20)
 
 // What is used of a value.
-#define USED_ALL      1u // every row, or no rows are known
+#define USED_ALL      1u // every row
 #define USED_SELECTED 2u
 
 typedef struct narrowing {
@@ -51,9 +51,13 @@ static bool has_plain_rows(const narrowing *in, berth_value value) {
            !is_of_tokens(type, 1);
 }
 
+static bool is_select_rows(const berth_graph_node *node) {
+    return node->kind == BERTH_NODE_OP && strcmp(node->op->op.name, "select_rows") == 0;
+}
+
 static bool is_selection(const narrowing *in, const berth_graph_node *node) {
-    return node->kind == BERTH_NODE_OP && strcmp(node->op->op.name, "select_rows") == 0 &&
-           node->inputs[1] == in->rows && has_plain_rows(in, node->inputs[0]);
+    return is_select_rows(node) && node->inputs[1] == in->rows &&
+           has_plain_rows(in, node->inputs[0]);
 }
 
 static bool are_plain(const narrowing *in, const berth_value *values, size_t count) {
@@ -229,8 +233,7 @@ static berth_status build(narrowing *in, const berth_registry *registry, berth_g
 static bool find_rows(narrowing *in) {
     for (size_t i = in->graph->node_count; i-- > 0;) {
         const berth_graph_node *node = &in->graph->nodes[i];
-        if (node->kind == BERTH_NODE_OP && strcmp(node->op->op.name, "select_rows") == 0 &&
-            in->graph->values[node->inputs[1]].kind == BERTH_VALUE_INPUT) {
+        if (is_select_rows(node) && in->graph->values[node->inputs[1]].kind == BERTH_VALUE_INPUT) {
             in->rows = node->inputs[1];
             in->layer = node->layer;
             return true;

@@ -157,19 +157,11 @@ void op_case_take_row(op_case *to, const op_case *from, int64_t row) {
     op_case_copy(to, from, false);
     to->tokens = 1;
     for (size_t i = 0; i < BERTH_MAX_INPUTS; ++i) {
-        const berth_value_type type = to->inputs[i].type;
-        if (!op_tensor_is_present(&to->inputs[i]) || !has_rows(&type)) {
-            continue;
+        if (op_tensor_is_present(&to->inputs[i]) && has_rows(&to->inputs[i].type)) {
+            op_tensor all = to->inputs[i];
+            op_tensor_take_row(&to->inputs[i], &all, row);
+            op_tensor_free(&all);
         }
-        op_shape shape = {.dtype = type.dtype, .ndim = type.ndim};
-        memcpy(shape.dims, type.dims, sizeof shape.dims);
-        const op_tensor all = to->inputs[i];
-        op_tensor_make(&to->inputs[i], &shape, to);
-        to->inputs[i].is_parameter = all.is_parameter;
-        memcpy((char *)to->inputs[i].tensor.data,
-               (const char *)all.tensor.data + (size_t)row * to->inputs[i].bytes,
-               to->inputs[i].bytes);
-        free(all.memory);
     }
 }
 

@@ -82,6 +82,8 @@ double op_tensor_get(const op_tensor *tensor, int64_t index);
 void op_tensor_set(op_tensor *tensor, int64_t index, double value);
 // A dense copy, of the same dtype or with floats widened to f32.
 void op_tensor_copy(op_tensor *to, const op_tensor *from, bool is_widened);
+// A dense copy of one of the rows of the first dimension; `from` is dense.
+void op_tensor_take_row(op_tensor *to, const op_tensor *from, int64_t row);
 // Reproducible values: floats in [−2, 2), integers in [0, limit).
 void op_tensor_randomise(op_tensor *tensor, uint64_t *seed, int64_t limit);
 

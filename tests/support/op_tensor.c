@@ -149,6 +149,17 @@ void op_tensor_copy(op_tensor *to, const op_tensor *from, bool is_widened) {
     }
 }
 
+void op_tensor_take_row(op_tensor *to, const op_tensor *from, int64_t row) {
+    op_shape shape = {.dtype = from->tensor.dtype, .ndim = from->type.ndim};
+    for (uint32_t dim = 0; dim < shape.ndim; ++dim) {
+        shape.dims[dim] = BERTH_DIM_CONST(dim > 0 ? from->shape[dim] : 1);
+    }
+    op_tensor_make(to, &shape, NULL);
+    memcpy(to->type.dims, from->type.dims, sizeof to->type.dims);
+    to->is_parameter = from->is_parameter;
+    memcpy(to->tensor.data, (const char *)from->tensor.data + (size_t)row * to->bytes, to->bytes);
+}
+
 // The next of a sequence of numbers in [0, 1).
 static double next_unit(uint64_t *seed) {
     *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
