@@ -43,7 +43,7 @@ static void turn_part(const void *work, int64_t part, int64_t parts) {
     const berth_rows to = berth_rows_of(in->args->outputs[0]);
     float *circle = (float *)berth_data(in->args->workspace) + part * 2 * in->self->pairs;
     rope_heads all = {
-        .first = {.circle = circle, .half = in->self->pairs},
+        .first = {.circle = circle, .half = in->self->pairs, .ahead = {.bytes = BERTH_SWEEP_AHEAD}},
         .from_step = from.step,
         .to_step = to.step,
         .count = heads,

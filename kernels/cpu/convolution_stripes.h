@@ -130,7 +130,8 @@ static inline void conv_load_words(const convolution *self, const conv_source *f
     if (count == 0) {
         return;
     }
-    berth_fetch(berth_data(from->x), from->x->dtype, at + CONV_AHEAD * from->apart, count, 0);
+    const berth_ahead here = {0};
+    berth_fetch(berth_data(from->x), from->x->dtype, at + CONV_AHEAD * from->apart, count, here);
     if (is_paired(self->product)) {
         const uint16_t *words = (const uint16_t *)berth_data(from->x) + at;
         conv_join(words, from->channels > 1 ? words + from->apart : NULL, count, to);
@@ -202,8 +203,7 @@ static inline int64_t conv_start(const berth_conv *conv, int dim, int64_t positi
     return position * conv->stride[dim] - conv->padding[dim];
 }
 
-// What a stripe needs of one channel, of one pair or of one line of them. Lines outside of x are
-// left out: no tap asks for them.
+// What a stripe needs of one channel, pair or line of them; for lines outside of x no tap asks.
 static inline void conv_pack_channels(const convolution *self, const conv_stripe *stripe,
                                       const conv_source *channels, float *room, float *to) {
     const berth_conv *conv = &self->conv;

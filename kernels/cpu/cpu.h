@@ -32,6 +32,9 @@ typedef struct berth_cpu {
     // How many bytes of a weight a thread has to read once for asking for four places in turns to
     // be faster (places.h); 0 before anybody has measured it.
     int64_t places_from;
+    // Whether rows that come later are better asked for far ahead (reads.h): 1 or -1, 0 before
+    // anybody has measured it.
+    int far_wins;
     // The same of the shifts that make codes of e4m3 floats (packed_e4m3.h).
     int e4m3_shifts_win;
     // Calls work(work, part, parts) once for every part, each on its own thread, the same part

@@ -32,6 +32,7 @@ static berth_status create(const berth_op_site *site, const berth_device *device
     if (status == BERTH_OK) {
         rotary *self = *out_self;
         self->cpu = device->self;
+        reads_begin(site, site->inputs[QUERY], device->self);
         self->half = dim / 2;
         self->positions = number(site, "max_position_embeddings");
         self->is_neox = number(site, "is_neox_style");
@@ -109,6 +110,7 @@ static void turn_token(const rotary *self, const float *circle, const berth_tens
                     .x = berth_row(x, token * x->shape[1]),
                     .y = out,
                     .half = self->half,
+                    .ahead = reads_ahead(self->cpu, BERTH_SWEEP_AHEAD, 2 * BERTH_SWEEP_AHEAD),
                     },
         .from_step = x->strides[1] * bytes,
         .to_step = width,

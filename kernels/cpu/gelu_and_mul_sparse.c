@@ -3,7 +3,7 @@
 // The gates of a row are read twice: for the cutoff, and for the result. Few of them are above it:
 // where the lanes of a vector, or words of bf16, can be packed, gelu is computed of those alone.
 #include <cpu/elementwise.h>
-#include <cpu/fetch.h>
+#include <cpu/reads.h>
 
 #include <quantile.h>
 
@@ -20,6 +20,7 @@ typedef struct piece {
     const char *up;
     char *y;
     berth_span columns;
+    berth_ahead ahead;
 } piece;
 
 // ---- the cutoff ---------------------------------------------------------------------------------
@@ -65,7 +66,7 @@ BERTH_INLINE sums sums_of(const piece *of, berth_dtype dtype, berth_vec from) {
     int64_t i = columns.first;
     for (; i + 2 * PAIR <= columns.end; i += 2 * PAIR) {
         if (dtype == BERTH_DTYPE_F32) {
-            berth_fetch(of->x, dtype, i, 2 * PAIR, AHEAD);
+            berth_fetch(of->x, dtype, i, 2 * PAIR, of->ahead);
         } else {
             berth_fetch_far(of->up, dtype, i / 2, PAIR, 0);
         }
@@ -179,7 +180,7 @@ BERTH_INLINE void pack(const piece *of, berth_dtype dtype, float cutoff, packed 
     uint32_t *bits = out->bits;
     for (int64_t i = of->columns.first; i < of->columns.end; i += PAIR) {
         const two gates = load_two(of->x, dtype, i);
-        berth_fetch(of->up, dtype, i, PAIR, AHEAD);
+        berth_fetch(of->up, dtype, i, PAIR, of->ahead);
         BERTH_UNROLL
         for (int k = 0; k < 2; ++k) {
             *bits = berth_vec_not_at_most(gates.of[k], berth_vec_of(cutoff));
@@ -197,7 +198,7 @@ BERTH_INLINE void pack_words(const piece *of, float cutoff, packed *out) {
     uint16_t *to = kept;
     uint32_t *bits = out->bits;
     for (int64_t i = of->columns.first; i < of->columns.end; i += PAIR) {
-        berth_fetch(of->up, BERTH_DTYPE_BF16, i, PAIR, AHEAD);
+        berth_fetch(of->up, BERTH_DTYPE_BF16, i, PAIR, of->ahead);
         *bits = berth_vec_pack_above(to, berth_vec_load((const uint16_t *)of->x + i), least);
         to += __builtin_popcount(*bits++);
     }
@@ -322,6 +323,7 @@ BERTH_INLINE void berth_sweep_sparse_row(const berth_sweep *all, berth_vec_formu
         .up = (const char *)x + all->width * bytes,
         .y = y,
         .columns = {0, all->width},
+        .ahead = reads_ahead(all->self->cpu, AHEAD, AHEAD),
     };
     berth_activation self = *all->self;
     berth_sweep in = *all;
@@ -338,6 +340,7 @@ BERTH_SWEEP_EITHER(sparse, by_tanh, by_erf)
 
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     const berth_status status = berth_gelu_create(site, device, out_self);
+    reads_begin(site, site->inputs[0], device->self);
     if (status == BERTH_OK) {
         ((berth_activation *)*out_self)->numbers[MULTIPLIER] =
             (float)berth_normal_quantile(berth_site_attribute(site, "activation_sparsity")->f64);

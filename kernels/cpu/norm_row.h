@@ -10,6 +10,7 @@
 #define BERTH_KERNELS_CPU_NORM_ROW_H
 
 #include <cpu/cpu.h>
+#include <cpu/fetch.h>
 #include <cpu/functions.h>
 
 #define BERTH_NORM_PAIR (2 * BERTH_LANES) // columns
@@ -42,8 +43,8 @@ typedef struct berth_norm_row {
     float mean;     // that is taken off, 0 of a row that was not measured
     void *sum;      // where x + gate goes, for a gate that is a residual; it may be the gate
     void *y;
-    int64_t ahead;   // bytes from here to the row that is fetched while this one is written
-    int is_backward; // written from its end to its start
+    berth_ahead ahead; // from here to the row that is fetched while this one is written
+    int is_backward;   // written from its end to its start
 } berth_norm_row;
 
 // What a row's loop is compiled for.

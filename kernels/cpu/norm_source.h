@@ -5,6 +5,7 @@
 #define BERTH_KERNELS_CPU_NORM_SOURCE_H
 
 #include <cpu/norm_write.h>
+#include <cpu/reads.h>
 
 static inline berth_status berth_norm_create(const berth_op_site *site, const berth_device *device,
                                              void **out_self) {
@@ -13,6 +14,7 @@ static inline berth_status berth_norm_create(const berth_op_site *site, const be
         berth_norm *self = *out_self;
         self->cpu = device->self;
         self->hidden = site->inputs[0]->dims[site->inputs[0]->ndim - 1].b;
+        reads_begin(site, site->inputs[0], device->self);
         self->eps = (float)berth_site_attribute(site, "eps")->f64;
     }
     return status;
@@ -102,6 +104,8 @@ static inline void berth_norm_begin(const berth_norm_job *in, int64_t part, bert
     float *room = (float *)berth_data(in->args->workspace) + part * berth_norm_room(self);
     const berth_tensor *gate = berth_norm_input(in, in->operands->gate);
     const berth_tensor *bias = berth_norm_input(in, in->operands->bias);
+    const int64_t bytes = BERTH_DTYPE_BITS(in->args->inputs[0]->dtype) / 8;
+    const int64_t ahead = berth_fetch_row_ahead(hidden * bytes);
     const int has_sum = gate && in->operands->sum >= 0;
     *of = (berth_norm_source){
         .x = berth_rows_of(in->args->inputs[0]),
@@ -123,7 +127,7 @@ static inline void berth_norm_begin(const berth_norm_job *in, int64_t part, bert
         .bias = berth_norm_vector(bias, 0, vectors, room + hidden),
         .values = room + 2 * hidden,
         .factors = room + 3 * hidden,
-        .ahead = berth_fetch_row_ahead(hidden * (BERTH_DTYPE_BITS(in->args->inputs[0]->dtype) / 8)),
+        .ahead = reads_ahead(self->cpu, ahead, ahead),
     };
 }
 

@@ -117,6 +117,7 @@ BERTH_INLINE void berth_norm_fetch_near(const berth_norm_row *row, berth_norm_ki
     }
 }
 
+// Far ahead a row is asked for twice, while the one before it is measured and while it is written.
 BERTH_INLINE berth_norm_sums berth_norm_sum_up(const berth_norm_row *all, berth_norm_kind as,
                                                berth_norm_form form, berth_span columns) {
     const berth_norm_row row = *all; // no store changes it, for all that the compiler knows
@@ -125,6 +126,8 @@ BERTH_INLINE berth_norm_sums berth_norm_sum_up(const berth_norm_row *all, berth_
     for (; first < berth_norm_steps_end(as, columns); first += BERTH_NORM_STEP) {
         if (as.is_near) {
             berth_norm_fetch_near(&row, as, first);
+        } else if (as.is_ahead && row.ahead.is_far) {
+            berth_fetch_once(row.x, as.dtype, first, BERTH_NORM_STEP, row.ahead);
         }
         berth_norm_measure_pair(&row, as, form, first, &sums.even);
         berth_norm_measure_pair(&row, as, form, first + BERTH_NORM_PAIR, &sums.odd);

@@ -62,6 +62,7 @@ static berth_status create(const berth_op_site *site, const berth_device *device
         const berth_value_type *x = site->inputs[X];
         quant *self = *out_self;
         self->cpu = device->self;
+        reads_begin(site, x, device->self);
         self->is_static = berth_site_attribute(site, "static")->i64 != 0;
         self->is_per_tensor = group[0] == -1;
         self->channels = self->is_static && group[1] == 1 ? x->dims[x->ndim - 1].b : 0;
@@ -95,7 +96,7 @@ typedef struct sweep {
 // Columns of a row, and the number, or the vector, that they are divided or multiplied by.
 typedef struct piece {
     const void *row;
-    const void *next; // the row whose largest magnitude is found meanwhile
+    berth_next_row next;
     uint8_t *q;
     berth_span columns;
     float scale;
@@ -219,11 +220,12 @@ BERTH_INLINE float quantise_as(sweep as, const piece *all) {
     const int64_t steps = (of.columns.end - of.columns.first) / FOUR;
     of.is_past = of.is_past && berth_vec_can_pass(of.q + of.columns.first);
     for (int64_t turn = 0; turn < steps; ++turn) {
-        const int64_t i = of.columns.first + berth_side_by_side(turn, steps) * FOUR;
+        const int64_t step = berth_step_at(turn, steps, of.next.ahead.is_far);
+        const int64_t i = of.columns.first + step * FOUR;
         if (as.way == TURNING) {
-            berth_vec_look_on(of.next, as.dtype, i, &next);
+            berth_vec_look_on(&of.next, as.dtype, i, &next);
         } else {
-            berth_fetch(of.row, as.dtype, i, FOUR, BERTH_SWEEP_LEAD);
+            berth_fetch(of.row, as.dtype, i, FOUR, of.next.ahead);
         }
         quantise_four(as, &of, i, &largest);
     }
@@ -234,7 +236,7 @@ BERTH_INLINE float quantise_as(sweep as, const piece *all) {
     } else if (rest.first < rest.end) {
         quantise_slowly(as, all, rest);
     }
-    return as.way == TURNING ? berth_vec_look_end(of.next, as.dtype, rest, &next) : 0;
+    return as.way == TURNING ? berth_vec_look_end(&of.next, as.dtype, rest, &next) : 0;
 }
 
 BERTH_INLINE float quantise_way(quant_way way, berth_dtype dtype, const piece *of) {
@@ -267,15 +269,19 @@ static void multiply_channels(berth_dtype dtype, const piece *of) {
     (void)quantise_way(BY_CHANNEL, dtype, of);
 }
 
+static berth_ahead lead_of(const job *in) {
+    return reads_ahead(in->self->cpu, BERTH_SWEEP_LEAD, BERTH_SWEEP_LEAD_FAR);
+}
+
 // All of a row of some; the last one is its own next.
 static piece piece_of(const job *in, berth_span rows, int64_t row) {
     const berth_tensor *x = in->args->inputs[X];
     const int64_t elements = berth_row_count(x) * berth_row_length(x);
     return (piece){
         .row = berth_row(x, row),
-        .next = berth_row(x, row + 1 < rows.end ? row + 1 : row),
+        .next = {berth_row(x, row + 1 < rows.end ? row + 1 : row), lead_of(in)},
         .q = berth_row(in->args->outputs[Q], row),
-        .columns = {0, berth_row_length(x)},
+        .columns = {0,           berth_row_length(x)                                             },
         .is_past = berth_is_past(elements, BERTH_DTYPE_F8_E4M3FN),
     };
 }
@@ -284,8 +290,9 @@ static piece piece_of(const job *in, berth_span rows, int64_t row) {
 
 // Bytes from what is looked at to what is fetched: in 16 bits 8192 and 16384 are slower, in float32
 // it is the same place of the next lot.
-BERTH_INLINE int64_t group_lead(berth_dtype dtype) {
-    return dtype == BERTH_DTYPE_F32 ? 8192 : 12288;
+static berth_ahead group_lead(const job *in) {
+    const int64_t near = in->args->inputs[X]->dtype == BERTH_DTYPE_F32 ? 8192 : 12288;
+    return reads_ahead(in->self->cpu, near, BERTH_SWEEP_LEAD_FAR);
 }
 
 // What all groups of a part have in common.
@@ -297,7 +304,8 @@ typedef struct groups {
     int64_t scale_step; // from a group's to that of the next one
     berth_span rows;
     int64_t width;
-    int64_t group;             // columns
+    int64_t group; // columns
+    berth_ahead lead;
     const vec_f8_table *table; // NULL: none
 } groups;
 
@@ -350,11 +358,11 @@ BERTH_INLINE berth_vec_ints look_at_group(sweep as, const groups *in, const lot 
     int64_t i = columns.first;
     BERTH_UNROLL
     for (int64_t k = 0; k < as.group; k += BERTH_LARGEST_STEP, i += BERTH_LARGEST_STEP) {
-        berth_fetch(of->x, dtype, i, BERTH_LARGEST_STEP, group_lead(dtype));
+        berth_fetch(of->x, dtype, i, BERTH_LARGEST_STEP, in->lead);
         berth_vec_look(of->x, dtype, i, &largest);
     }
     for (; as.group == 0 && i + BERTH_LARGEST_STEP <= columns.end; i += BERTH_LARGEST_STEP) {
-        berth_fetch(of->x, dtype, i, BERTH_LARGEST_STEP, group_lead(dtype));
+        berth_fetch(of->x, dtype, i, BERTH_LARGEST_STEP, in->lead);
         berth_vec_look(of->x, dtype, i, &largest);
     }
     return berth_vec_look_rest(of->x, dtype, (berth_span){i, as.group > 0 ? i : columns.end},
@@ -474,9 +482,9 @@ BERTH_INLINE void quantise_lot(sweep as, const groups *in, const lot *of, const 
         return;
     }
     // In 16 bits the halves of a lot are in one page.
-    const int has_pages = as.dtype == BERTH_DTYPE_F32;
+    const int is_straight = as.dtype != BERTH_DTYPE_F32 || in->lead.is_far;
     for (int64_t turn = 0; turn < BERTH_LANES; ++turn) {
-        const int64_t i = has_pages ? berth_side_by_side(turn, BERTH_LANES) : turn;
+        const int64_t i = berth_step_at(turn, BERTH_LANES, is_straight);
         if (i < ahead->count) {
             found[i] = look_at_group(as, in, ahead, i);
         }
@@ -501,6 +509,7 @@ BERTH_INLINE void quantise_groups_as(sweep as, const job *all, berth_span rows) 
         .rows = rows,
         .width = berth_row_length(x),
         .group = all->self->group,
+        .lead = group_lead(all),
         .table = all->self->has_table ? all->self->table : NULL,
     };
     berth_vec_ints found[BERTH_LANES] = {{0}};
@@ -647,7 +656,8 @@ static void find_part(const void *work, int64_t part, int64_t parts) {
     const berth_span columns = {0, berth_row_length(x)};
     float largest = 0;
     for (int64_t row = rows.first; row < rows.end; ++row) {
-        const float of_row = berth_vec_largest_of(berth_row(x, row), x->dtype, columns);
+        const float of_row =
+            berth_vec_largest_ahead(berth_row(x, row), x->dtype, columns, lead_of(in));
         largest = berth_max_or_nan(of_row, largest);
     }
     in->largest[part] = largest;

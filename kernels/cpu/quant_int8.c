@@ -15,7 +15,7 @@ typedef enum quant_way { DIVIDED, MULTIPLIED } quant_way;
 typedef struct piece {
     const void *row;
     int8_t *q;
-    const void *next; // the row whose largest magnitude is found meanwhile
+    berth_next_row next;
     int64_t width;
     int64_t done; // columns whose codes are there
     float by;     // what x is divided or multiplied by
@@ -70,12 +70,12 @@ BERTH_INLINE float quantise_fours(berth_dtype dtype, piece *all) {
     berth_vec_largest_so_far next = {0};
     const int64_t steps = of.width / FOUR;
     for (int64_t turn = 0; turn < steps; ++turn) {
-        const int64_t i = berth_side_by_side(turn, steps) * FOUR;
-        berth_vec_look_on(of.next, dtype, i, &next);
+        const int64_t i = berth_step_at(turn, steps, of.next.ahead.is_far) * FOUR;
+        berth_vec_look_on(&of.next, dtype, i, &next);
         berth_vec_put_codes(is_past, of.q + i, quantise_four(dtype, &of, i));
     }
     all->done = steps * FOUR;
-    return berth_vec_look_end(of.next, dtype, (berth_span){all->done, of.width}, &next);
+    return berth_vec_look_end(&of.next, dtype, (berth_span){all->done, of.width}, &next);
 }
 
 static float quantise_finite(berth_dtype dtype, piece *of) {
@@ -129,18 +129,20 @@ static float quantise_row(const berth_op_args *args, int64_t row, piece *of, flo
     of->done = 0;
     const float next = any < INFINITY && of->by < INFINITY
                            ? quantise_finite(x->dtype, of)
-                           : berth_vec_largest_of(of->next, x->dtype, columns);
+                           : berth_vec_largest_of(of->next.row, x->dtype, columns);
     multiply(x->dtype, of);
     return next;
 }
 
 static void quantise_part(const void *work, int64_t part, int64_t parts) {
-    const berth_op_args *args = work;
+    const reads_job *in = work;
+    const berth_op_args *args = in->args;
     const berth_tensor *x = args->inputs[X];
     const berth_tensor *scale = args->inputs[SCALE];
     const berth_tensor *zero = args->inputs[ZERO_POINT];
     piece of = {
         .width = berth_row_length(x),
+        .next.ahead = reads_ahead(in->self->cpu, BERTH_SWEEP_LEAD, BERTH_SWEEP_LEAD_FAR),
         .by = scale ? *(const float *)berth_data(scale) : 0,
         .zero = zero ? *(const int8_t *)berth_data(zero) : 0,
         .is_past = berth_is_past(berth_row_count(x) * berth_row_length(x), BERTH_DTYPE_I8),
@@ -149,7 +151,7 @@ static void quantise_part(const void *work, int64_t part, int64_t parts) {
     float largest = 0;
     for (int64_t row = rows.first; row < rows.end; ++row) {
         of.row = berth_row(x, row);
-        of.next = berth_row(x, row + 1 < rows.end ? row + 1 : row);
+        of.next.row = berth_row(x, row + 1 < rows.end ? row + 1 : row);
         of.q = berth_row(args->outputs[Q], row);
         if (scale) {
             divide(x->dtype, &of);
@@ -168,7 +170,7 @@ static berth_status forward(void *self, const berth_op_args *args) {
     if (scale) {
         *(float *)berth_data(args->outputs[SCALE_OUT]) = *(const float *)berth_data(scale);
     }
-    return berth_run_rows(self, args, quantise_part, args->inputs[X]);
+    return reads_run(self, args, quantise_part);
 }
 
 const berth_op_impl berth_kernel_quant_int8 = {
@@ -178,7 +180,7 @@ const berth_op_impl berth_kernel_quant_int8 = {
     .dispatch_key = BERTH_DISPATCH_CPU,
     .revision = 1,
     .flags = BERTH_IMPL_DETERMINISTIC,
-    .create = berth_instance_create,
+    .create = reads_create,
     .forward = forward,
     .destroy = berth_instance_free,
 };

@@ -23,7 +23,7 @@ enum { Q, SCALE };
 typedef struct piece {
     const void *row;
     int64_t width;
-    int64_t ahead; // bytes from the row to what is fetched meanwhile
+    berth_ahead ahead; // from the row to what is fetched meanwhile
     int8_t *q;
     float *scales;
     float global;
@@ -330,18 +330,20 @@ BERTH_INLINE void quantise_row(berth_dtype dtype, const piece *all, int64_t widt
 }
 
 static void quantise_part(const void *work, int64_t part, int64_t parts) {
-    const berth_op_args *args = work;
+    const reads_job *in = work;
+    const berth_op_args *args = in->args;
     const berth_tensor *x = args->inputs[X];
     const int64_t width = berth_row_length(x);
     const berth_span rows = berth_share(berth_row_count(x), part, parts);
     const float *global = berth_data(args->inputs[GLOBAL_SCALE]);
     const berth_tensor *divisor = args->inputs[SCALE_DIVISOR];
     const table codes = make_table(x->dtype);
+    const int64_t ahead = berth_fetch_row_ahead(width * (BERTH_DTYPE_BITS(x->dtype) / 8));
     for (int64_t row = rows.first; row < rows.end; ++row) {
         const piece of = {
             .row = berth_row(x, row),
             .width = width,
-            .ahead = berth_fetch_row_ahead(width * (BERTH_DTYPE_BITS(x->dtype) / 8)),
+            .ahead = reads_ahead(in->self->cpu, ahead, ahead),
             .q = berth_row(args->outputs[Q], row),
             .scales = berth_row(args->outputs[SCALE], row),
             .global = *global,
@@ -361,7 +363,7 @@ static void quantise_part(const void *work, int64_t part, int64_t parts) {
 }
 
 static berth_status forward(void *self, const berth_op_args *args) {
-    return berth_run_rows(self, args, quantise_part, args->inputs[X]);
+    return reads_run(self, args, quantise_part);
 }
 
 const berth_op_impl berth_kernel_quant_nvfp4 = {
@@ -371,7 +373,7 @@ const berth_op_impl berth_kernel_quant_nvfp4 = {
     .dispatch_key = BERTH_DISPATCH_CPU,
     .revision = 2,
     .flags = BERTH_IMPL_DETERMINISTIC,
-    .create = berth_instance_create,
+    .create = reads_create,
     .forward = forward,
     .destroy = berth_instance_free,
 };

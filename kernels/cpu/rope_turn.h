@@ -3,6 +3,7 @@
 #ifndef BERTH_KERNELS_CPU_ROPE_TURN_H
 #define BERTH_KERNELS_CPU_ROPE_TURN_H
 
+#include <cpu/reads.h>
 #include <cpu/rope_circle.h>
 #include <cpu/sweep.h>
 
@@ -14,12 +15,13 @@ typedef struct rope_head {
     const char *x;
     char *y;
     int64_t half; // pairs
+    berth_ahead ahead;
 } rope_head;
 
 // Why: measured, half of the time the loop waits for what the processor foresees too late. The
 // next token's heads, into the second cache, are too far: 0.81 of a copy's speed, this is 0.97.
 BERTH_INLINE void rope_fetch(const rope_head *of, berth_sweep_kind as, int64_t first) {
-    BERTH_PREFETCH(of->x + first * (BERTH_DTYPE_BITS(as.dtype) / 8) + BERTH_SWEEP_AHEAD);
+    berth_fetch(of->x, as.dtype, first, 1, of->ahead);
 }
 
 // The first and the second members of pairs.

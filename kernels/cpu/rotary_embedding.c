@@ -66,6 +66,7 @@ static berth_status create(const berth_op_site *site, const berth_device *device
     if (status == BERTH_OK) {
         rotary *self = *out_self;
         self->cpu = device->self;
+        reads_begin(site, site->inputs[QUERY], device->self);
         self->half = half;
         self->length = (int64_t)berth_rope_length(site);
         self->is_neox = berth_site_attribute(site, "is_neox_style")->i64;
@@ -270,6 +271,7 @@ static void rotate_token(const rotary *self, const float *circle, const operand 
                         .x = (const char *)berth_rows_at(&of->from, head) + skipped,
                         .y = (char *)berth_rows_at(&of->to, head) + skipped,
                         .half = self->half,
+                        .ahead = reads_ahead(self->cpu, BERTH_SWEEP_AHEAD, 2 * BERTH_SWEEP_AHEAD),
                         },
             .from_step = of->from.step,
             .to_step = of->to.step,
