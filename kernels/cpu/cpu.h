@@ -32,6 +32,8 @@ typedef struct berth_cpu {
     // How many bytes of a weight a thread has to read once for asking for four places in turns to
     // be faster (places.h); 0 before anybody has measured it.
     int64_t places_from;
+    // Measured with it: whether a weight below that is read faster where nothing is asked for.
+    int reads_alone;
     // Whether rows that come later are better asked for far ahead (reads.h): 1 or -1, 0 before
     // anybody has measured it.
     int far_wins;

@@ -137,9 +137,10 @@ BERTH_INLINE void matrix_fetch(const tile *self, int64_t at) {
         }
         return;
     }
+    const int way = self->in_places == PLACES_TURNS ? PLACES_TURNS : PLACES_BEHIND;
     for (int64_t line = 0; line < MATRIX_STEP; line += PLACES * BERTH_LINE) {
         const places_lines ahead =
-            places_ahead(self->weight + at + line, self->in_places, self->next - self->weight);
+            places_ahead(self->weight + at + line, way, self->next - self->weight);
         BERTH_UNROLL
         for (int i = 0; i < PLACES; ++i) {
             places_ask(ahead, i);

@@ -43,7 +43,7 @@ typedef struct tile {
     int64_t rows; // of x, for matrices; and of a half of the largest block
     int64_t half;
     int64_t is_first; // the sums begin at zero, otherwise where they are
-    int in_places;    // few rows ask for lines of later places (places.h)
+    int in_places;    // how few rows ask for later lines (places.h)
 } tile;
 
 typedef void (*tile_fn)(const tile *self);
@@ -137,7 +137,7 @@ BERTH_INLINE int is_far(tile_shape shape) {
 
 BERTH_INLINE void add_pairs(const tile *self, tile_shape shape, tile_sums sums) {
     const int bytes = line_bytes(shape.product);
-    const int in_places = self->in_places && !is_far(shape);
+    const int in_places = is_far(shape) ? PLACES_BEHIND : self->in_places;
     const char *const end = self->weight + self->pairs * bytes;
     const char *next = self->next;
     const float *x = self->x;

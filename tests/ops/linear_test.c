@@ -287,15 +287,16 @@ TEST(sums_of_a_long_group_do_not_overflow) {
 }
 
 // What is asked for ahead changes no bit, and may lie anywhere: odd widths end inside a block.
-TEST(a_weight_is_read_in_one_place_and_in_four) {
+TEST(a_weight_is_read_in_one_place_in_four_and_unasked) {
     op_kernel_use(0);
     if (op_kernel_find("linear") == NULL) {
         SKIP("platform-cpu is not built");
     }
     berth_cpu *cpu = op_kernel_device()->self;
-    const int64_t measured = cpu->places_from;
-    for (int is_never = 0; is_never <= 1; ++is_never) {
-        cpu->places_from = is_never ? INT64_MAX : 1;
+    const berth_cpu measured = *cpu;
+    for (int way = 0; way < 3; ++way) {
+        cpu->places_from = way == 0 ? 1 : INT64_MAX;
+        cpu->reads_alone = way == 2;
         check_case(&berth_op_linear, "T=%-3d x=f32[T,1031] weight=bf16[101,1031]! max=130");
         check_case(&berth_op_linear, "T=%-3d x=f32[T,517] weight=f32[101,517]! max=130");
         check_case(
@@ -309,5 +310,5 @@ TEST(a_weight_is_read_in_one_place_and_in_four) {
                    "T=%-3d x=f8[T,517] x_scale=f32[T,5] weight=f8[333,517]! weight_scale=f32[3,5]! "
                    "group_shape=128,128 dtype=f32 max=130");
     }
-    cpu->places_from = measured;
+    *cpu = measured;
 }
