@@ -19,7 +19,7 @@
 #define PLACES_TRIED  (32 * PLACES_BLOCK) // bytes that are read in a trial
 #define PLACES_NEAR   1024                // bytes
 #define PLACES_TRIALS 7                   // some ten milliseconds in all
-#define PLACES_GAIN   20 // by one of so many parts a way has to be faster to be chosen
+#define PLACES_GAIN   20                  // one of so many parts a way has to be faster by
 
 // How a weight is asked for.
 enum { PLACES_NOTHING = -1, PLACES_BEHIND = 0, PLACES_TURNS = 1 };
