@@ -33,8 +33,8 @@ typedef struct experts {
     int64_t at_once; // tokens
     berth_dtype dtype;
     int product;
-    int inner_in_places; // an expert's W13, as a tile has it
-    int outer_in_places; // its W2
+    int inner_places_way; // an expert's W13, as a tile has it
+    int outer_places_way; // its W2
 } experts;
 
 // Rows of one expert, at most EXPERTS_SLICE.
@@ -94,10 +94,10 @@ static inline berth_status experts_create(const berth_op_site *site, const berth
         self->gates = 1 + berth_moe_has_gate(self->moe.activation);
         self->choices = site->inputs[TOPK_IDS]->dims[1].b;
         self->dtype = w2->dtype;
-        self->inner_in_places =
+        self->inner_places_way =
             places_serve(device->self, pieces(self->inner, PANEL) * self->gates *
                                            panel_bytes(self->hidden, self->dtype));
-        self->outer_in_places = places_serve(
+        self->outer_places_way = places_serve(
             device->self, pieces(self->hidden, PANEL) * panel_bytes(self->inner, self->dtype));
         self->product = product_of_panels(w2->dtype, site->inputs[X]->dtype, self->cpu);
         self->at_once = experts_at_once(site);

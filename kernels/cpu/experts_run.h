@@ -118,7 +118,7 @@ static inline void experts_inner_part(const void *work, int64_t part, int64_t pa
         .product = self->product,
         .sums = room.sums,
         .widened = room.widened,
-        .in_places = self->inner_in_places,
+        .places_way = self->inner_places_way,
     };
     int64_t cost = 0;
     for (int64_t i = 0; i < job->slice_count; ++i) {
@@ -189,7 +189,7 @@ static inline void experts_outer_part(const void *work, int64_t part, int64_t pa
                 .rows = slice->rows,
                 .sums = room.sums,
                 .widened = room.widened,
-                .in_places = self->outer_in_places,
+                .places_way = self->outer_places_way,
             };
             panel_multiply(&product);
             for (int64_t j = 0; j < count; ++j) {

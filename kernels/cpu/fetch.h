@@ -61,9 +61,10 @@ BERTH_INLINE int64_t berth_side_by_side(int64_t turn, int64_t steps) {
     return turn < 2 * half ? turn / 2 + turn % 2 * half : turn;
 }
 
-// The same where that is not far ahead; there steps follow each other.
-BERTH_INLINE int64_t berth_step_at(int64_t turn, int64_t steps, int is_far) {
-    return is_far ? turn : berth_side_by_side(turn, steps);
+// Which it is where both halves go side by side, or all steps straight on, as rows that are asked
+// for far ahead do.
+BERTH_INLINE int64_t berth_step_at(int64_t turn, int64_t steps, int is_straight) {
+    return is_straight ? turn : berth_side_by_side(turn, steps);
 }
 
 // Why so far: less does not cover the way from memory.
@@ -74,7 +75,7 @@ static inline int64_t berth_fetch_row_ahead(int64_t row_bytes) {
     return row_bytes > 0 ? (BERTH_FETCH_AHEAD + row_bytes - 1) / row_bytes * row_bytes : 0;
 }
 
-// While some columns of a row are worked at, as many of a later row: lines of either half in turns.
+// While some columns of a row are worked at, as many of a later row, of either half.
 BERTH_INLINE void berth_fetch_halves(const void *row, berth_dtype dtype, berth_span columns,
                                      int64_t width, berth_ahead ahead) {
     const int64_t bytes = BERTH_DTYPE_BITS(dtype) / 8;

@@ -340,8 +340,8 @@ BERTH_SWEEP_EITHER(sparse, by_tanh, by_erf)
 
 static berth_status create(const berth_op_site *site, const berth_device *device, void **out_self) {
     const berth_status status = berth_gelu_create(site, device, out_self);
-    reads_begin(site, site->inputs[0], device->self);
     if (status == BERTH_OK) {
+        reads_begin(site, site->inputs[0], device->self);
         ((berth_activation *)*out_self)->numbers[MULTIPLIER] =
             (float)berth_normal_quantile(berth_site_attribute(site, "activation_sparsity")->f64);
     }

@@ -33,7 +33,7 @@ typedef struct linear {
     int product;       // TIMES_*, DOT_BF16 or MATRIX_BF16
     int64_t at_once;   // rows
     int64_t x_floats;  // of a packed row
-    int in_places;     // as a tile has it
+    int places_way;    // as a tile has it
 } linear;
 
 // One forward, or MOST_ROWS rows of it.
@@ -96,7 +96,7 @@ static berth_status create(const berth_op_site *site, const berth_device *device
         self->pairs = pieces(self->in, 2);
         self->panels = pieces(self->out, PANEL);
         self->product = product_of_panels(weight->dtype, site->inputs[X]->dtype, device->self);
-        self->in_places =
+        self->places_way =
             places_serve(device->self, self->panels * self->pairs * line_bytes(self->product));
         self->at_once = at_most(berth_most_rows(site, site->inputs[X]), MOST_ROWS);
         self->x_floats = panel_floats(self->in, self->product);
@@ -236,7 +236,7 @@ static void multiply_group(const job *in, const group *of) {
                 .pairs = at_most(of->pairs, self->pairs - pair),
                 .half = tile_half(in->rows),
                 .is_first = pair == 0,
-                .in_places = self->in_places,
+                .places_way = self->places_way,
             };
             if (is_widened) {
                 widen(piece.weight, self->product, piece.pairs, of->widened);

@@ -137,7 +137,7 @@ BERTH_INLINE void matrix_fetch(const tile *self, int64_t at) {
         }
         return;
     }
-    const int way = self->in_places == PLACES_TURNS ? PLACES_TURNS : PLACES_BEHIND;
+    const int way = places_asked(self->places_way);
     for (int64_t line = 0; line < MATRIX_STEP; line += PLACES * BERTH_LINE) {
         const places_lines ahead =
             places_ahead(self->weight + at + line, way, self->next - self->weight);

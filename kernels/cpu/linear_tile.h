@@ -43,7 +43,7 @@ typedef struct tile {
     int64_t rows; // of x, for matrices; and of a half of the largest block
     int64_t half;
     int64_t is_first; // the sums begin at zero, otherwise where they are
-    int in_places;    // how few rows ask for later lines (places.h)
+    int places_way;   // how few rows ask for later lines (places.h)
 } tile;
 
 typedef void (*tile_fn)(const tile *self);
@@ -137,12 +137,12 @@ BERTH_INLINE int is_far(tile_shape shape) {
 
 BERTH_INLINE void add_pairs(const tile *self, tile_shape shape, tile_sums sums) {
     const int bytes = line_bytes(shape.product);
-    const int in_places = is_far(shape) ? PLACES_BEHIND : self->in_places;
+    const int way = is_far(shape) ? PLACES_BEHIND : self->places_way;
     const char *const end = self->weight + self->pairs * bytes;
     const char *next = self->next;
     const float *x = self->x;
     for (const char *pair = self->weight; pair != end; pair += bytes) {
-        const places_lines ahead = places_ahead(pair, in_places, NEAR_BYTES);
+        const places_lines ahead = places_ahead(pair, way, NEAR_BYTES);
         BERTH_UNROLL
         for (int line = 0; line < bytes; line += BERTH_LINE) {
             places_ask(ahead, line / BERTH_LINE);

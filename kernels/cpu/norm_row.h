@@ -15,7 +15,6 @@
 
 #define BERTH_NORM_PAIR (2 * BERTH_LANES) // columns
 #define BERTH_NORM_STEP (4 * BERTH_LANES)
-#define BERTH_NORM_LINE 64 // bytes
 
 // Begins as berth_instance does.
 typedef struct berth_norm {

@@ -102,7 +102,7 @@ BERTH_INLINE void berth_norm_fetch_near(const berth_norm_row *row, berth_norm_ki
     const int64_t bytes = BERTH_DTYPE_BITS(as.dtype) / 8;
     const int64_t vector = BERTH_DTYPE_BITS(as.vectors) / 8;
     BERTH_UNROLL
-    for (int64_t at = 0; at < BERTH_NORM_STEP * bytes; at += BERTH_NORM_LINE) {
+    for (int64_t at = 0; at < BERTH_NORM_STEP * bytes; at += BERTH_LINE) {
         if (row->gate) {
             BERTH_PREFETCH((const char *)row->gate + first * bytes + at + BERTH_NORM_NEAR);
         }
@@ -110,7 +110,7 @@ BERTH_INLINE void berth_norm_fetch_near(const berth_norm_row *row, berth_norm_ki
         __builtin_prefetch((const char *)row->y + first * bytes + at, 1, 3);
     }
     BERTH_UNROLL
-    for (int64_t at = 0; at < BERTH_NORM_STEP * vector; at += BERTH_NORM_LINE) {
+    for (int64_t at = 0; at < BERTH_NORM_STEP * vector; at += BERTH_LINE) {
         if (row->weight) {
             BERTH_PREFETCH((const char *)row->weight + first * vector + at);
         }

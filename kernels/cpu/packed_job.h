@@ -27,7 +27,7 @@ typedef struct packed {
     int64_t panels_bytes; // of two
     int has_sums;         // of x are needed
     int is_fixed;         // x: packed_fixed.h
-    int in_places;        // as a tile has it
+    int places_way;       // as a tile has it
     uint8_t table[PACKED_TABLE];
 } packed;
 
@@ -154,7 +154,7 @@ static inline void packed_init(packed *self, int product, berth_cpu *cpu) {
                        : self->kind == PACKED_I8 && self->product != DOT_WORDS ? 1
                                                                                : columns / 2;
     self->panels_bytes = packed_panels_bytes(self->kind, self->in);
-    self->in_places = places_serve(cpu, pieces(self->out, PACKED_WIDTH) * self->panels_bytes);
+    self->places_way = places_serve(cpu, pieces(self->out, PACKED_WIDTH) * self->panels_bytes);
     self->has_sums = packed_has_sums(self->kind, self->product);
     packed_fill_table(self);
 }

@@ -81,7 +81,7 @@ static inline void packed_pair_by_integers(const packed_job *in, const packed_sp
                           .pairs = steps.end - steps.first,
                           .half = tile_half(in->rows),
                           .is_first = steps.first == of->steps.first,
-                          .in_places = self->in_places,
+                          .places_way = self->places_way,
                       },
                       steps.first);
     }
@@ -135,7 +135,7 @@ static inline packed_chunk packed_chunk_of(const packed_job *in, const uint8_t *
         .table = self->table,
         .x = in->x + steps.first * self->step_words * in->rows,
         .steps = steps.end - steps.first,
-        .in_places = self->in_places,
+        .places_way = self->places_way,
     };
 }
 

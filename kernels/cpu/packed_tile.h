@@ -92,11 +92,11 @@ BERTH_INLINE void packed_add_step(packed_shape shape, packed_sums sums, const pa
 // Arithmetic takes so long that the processor's own fetching falls behind. Why into the first
 // cache: sums wait for one another, and would for the second one, too (Zen 5, u4: 0.93 against
 // 0.97). Into the second one where that is busy with what is widened (Emerald Rapids, fp8: 0.86
-// against 0.78). More than one row takes so long everywhere.
+// against 0.78).
 BERTH_INLINE void packed_prefetch(packed_shape shape, const packed_chunk *of, int64_t step) {
     const char *codes = (const char *)packed_at(shape.kind, of, step, 0);
-    const int is_left = of->in_places != PLACES_NOTHING || shape.rows == 1;
-    places_lines ahead = places_ahead(codes, is_left ? of->in_places : PLACES_BEHIND, PACKED_NEAR);
+    const int way = shape.rows == 1 ? of->places_way : places_asked(of->places_way);
+    places_lines ahead = places_ahead(codes, way, PACKED_NEAR);
     ahead.is_far |= shape.rows == 0;
     BERTH_UNROLL
     for (int i = 0; i < shape.vectors; ++i) {

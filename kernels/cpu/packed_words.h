@@ -16,7 +16,7 @@ typedef struct packed_chunk {
     const uint8_t *table; // [PACKED_TABLE]
     const float *x;       // [columns][rows]; of bf16 and words pairs of columns
     int64_t steps;
-    int in_places; // as a tile has it
+    int places_way; // as a tile has it
 } packed_chunk;
 
 // What is compiled for: so many rows by vectors [first, first + vectors) of the panels.

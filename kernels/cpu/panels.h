@@ -80,7 +80,7 @@ typedef struct panel_work {
     int64_t rows;
     float *sums;    // [count][rows][PANEL]
     float *widened; // [2 * PANEL_CHUNK][PANEL], room
-    int in_places;  // as a tile has it
+    int places_way; // as a tile has it
 } panel_work;
 
 static inline int64_t panel_size(const panel_work *self) {
@@ -136,7 +136,7 @@ static inline void panel_multiply(const panel_work *self) {
                 .pairs = at_most(step, pairs - pair),
                 .half = tile_half(self->rows),
                 .is_first = pair == 0,
-                .in_places = self->in_places,
+                .places_way = self->places_way,
             };
             if (is_widened) {
                 piece.weight = panel_widen(piece.weight, self->product, piece.pairs, self->widened);

@@ -45,6 +45,11 @@ BERTH_INLINE places_lines places_ahead(const char *at, int way, int64_t near) {
     return (places_lines){at + ahead, in_places ? PLACES_APART : BERTH_LINE, in_places};
 }
 
+// The same way, where arithmetic takes too long for a processor that is asked for nothing.
+BERTH_INLINE int places_asked(int way) {
+    return way == PLACES_NOTHING ? PLACES_BEHIND : way;
+}
+
 BERTH_INLINE void places_ask(places_lines lines, int line) {
     const char *at = lines.first + line * lines.step;
     if (lines.is_far) {
@@ -87,10 +92,14 @@ static inline int64_t places_time(const char *bytes, int way) {
 // Why places have to win clearly: what they gain in a trial they may lose in a long weight.
 static inline void places_measure(berth_cpu *cpu) {
     char *bytes = cpu->host->alloc(cpu->host, PLACES_TRIED, BERTH_LINE);
+    cpu->places_from = INT64_MAX;
+    if (!bytes) {
+        return;
+    }
+    memset(bytes, 0, PLACES_TRIED); // each page has memory of its own now
     int turns_won = 0;
     int behind_lost = 0;
-    for (int trial = 0; bytes && trial < PLACES_TRIALS; ++trial) {
-        memset(bytes, 0, trial == 0 ? PLACES_TRIED : 0); // each page has memory of its own now
+    for (int trial = 0; trial < PLACES_TRIALS; ++trial) {
         const int64_t turns = places_time(bytes, PLACES_TURNS);
         const int64_t behind = places_time(bytes, PLACES_BEHIND);
         const int64_t nothing = places_time(bytes, PLACES_NOTHING);

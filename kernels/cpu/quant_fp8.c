@@ -279,9 +279,10 @@ static piece piece_of(const job *in, berth_span rows, int64_t row) {
     const int64_t elements = berth_row_count(x) * berth_row_length(x);
     return (piece){
         .row = berth_row(x, row),
-        .next = {berth_row(x, row + 1 < rows.end ? row + 1 : row), lead_of(in)},
+        .next.row = berth_row(x, row + 1 < rows.end ? row + 1 : row),
+        .next.ahead = lead_of(in),
         .q = berth_row(in->args->outputs[Q], row),
-        .columns = {0,           berth_row_length(x)                                             },
+        .columns = {0, berth_row_length(x)},
         .is_past = berth_is_past(elements, BERTH_DTYPE_F8_E4M3FN),
     };
 }

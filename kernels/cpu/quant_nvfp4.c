@@ -338,12 +338,13 @@ static void quantise_part(const void *work, int64_t part, int64_t parts) {
     const float *global = berth_data(args->inputs[GLOBAL_SCALE]);
     const berth_tensor *divisor = args->inputs[SCALE_DIVISOR];
     const table codes = make_table(x->dtype);
-    const int64_t ahead = berth_fetch_row_ahead(width * (BERTH_DTYPE_BITS(x->dtype) / 8));
+    const int64_t next_row = berth_fetch_row_ahead(width * (BERTH_DTYPE_BITS(x->dtype) / 8));
+    const berth_ahead ahead = reads_ahead(in->self->cpu, next_row, next_row);
     for (int64_t row = rows.first; row < rows.end; ++row) {
         const piece of = {
             .row = berth_row(x, row),
             .width = width,
-            .ahead = reads_ahead(in->self->cpu, ahead, ahead),
+            .ahead = ahead,
             .q = berth_row(args->outputs[Q], row),
             .scales = berth_row(args->outputs[SCALE], row),
             .global = *global,

@@ -15,7 +15,7 @@
 #define READS_STEP   ((int64_t)(2 * BERTH_LANES))
 #define READS_TRIALS 5 // two milliseconds in all
 
-// A row that is read twice and stored, which the next one is fetched meanwhile.
+// A row that is read twice and stored, while the next one is fetched.
 static inline void reads_row(const float *x, float *y, int is_far) {
     const int64_t row = READS_WIDTH * (int64_t)sizeof(float);
     const int64_t steps = READS_WIDTH / READS_STEP;
